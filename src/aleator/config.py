@@ -1,0 +1,65 @@
+"""Options as dataclass fields: named once, typed once, checked by name and by type, remembered as given."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import Any, ClassVar, Self
+
+from aleator.errors import AleatorError, unknown_name
+
+
+class Configurable:
+    """Base of everything with options.
+
+    Subclasses are `@dataclass(kw_only=True, eq=False, repr=False)`; each field is an option. `paper` holds the values
+    that the paper's released program uses, for `recipe="paper"`.
+    """
+
+    paper: ClassVar[dict[str, Any]] = {}
+    given: dict[str, Any]
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        hints = typing.get_type_hints(cls)
+        known = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
+        for name, value in options.items():
+            if name not in known:
+                raise unknown_name(f"option of {cls.__name__}", name, known)
+            _check(cls.__name__, name, value, hints[name])
+        self = super().__new__(cls)
+        self.given = dict(options)
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """Every option with its value."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init and f.kw_only}  # type: ignore[arg-type]
+
+    def with_defaults(self, **defaults: Any) -> Self:
+        """The same thing built anew, with `defaults` for those options that were not given."""
+        known = {f.name for f in dataclasses.fields(self) if f.init}  # type: ignore[arg-type]
+        return type(self)(**{**{k: v for k, v in defaults.items() if k in known}, **self.given})
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
+        return f"{type(self).__name__}({shown})"
+
+
+def _check(owner: str, name: str, value: Any, hint: Any) -> None:
+    if not _matches(value, hint):
+        wanted = getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
+        raise AleatorError(f"option {name} of {owner} is {value!r}", f"it takes {wanted}")
+
+
+def _matches(value: Any, hint: Any) -> bool:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return any(value == arg and type(value) is type(arg) for arg in args)
+    if origin in (typing.Union, types.UnionType):
+        return any(_matches(value, arg) for arg in args)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    kind = origin or hint
+    return not isinstance(kind, type) or isinstance(value, kind)

@@ -1,0 +1,299 @@
+"""Interactions: observed (user, item) pairs with optional time, weight and rating, and the ids they came with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from aleator.errors import AleatorError, require
+
+if TYPE_CHECKING:
+    from aleator.data.splits import By, Split
+
+Array = NDArray[Any]
+Duplicates = Literal["first", "sum"]
+
+
+class Vocabulary:
+    """The external ids of one side, in sorted order; the dense id of each is its position.
+
+    >>> v = Vocabulary(np.array(["a", "b"]))
+    >>> v.encode(["b", "zzz"]).tolist(), v.decode([0]).tolist()
+    ([1, -1], ['a'])
+    """
+
+    def __init__(self, ids: Array) -> None:
+        self.ids = ids
+
+    @staticmethod
+    def of(values: Any, kind: str) -> tuple[Vocabulary, Array]:
+        """The vocabulary of `values` and their dense ids; `kind` ("user" or "item") is for messages."""
+        ids, dense = np.unique(_typed_ids(values, kind), return_inverse=True)
+        return Vocabulary(ids), dense.reshape(-1)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and np.array_equal(self.ids, other.ids)
+
+    def encode(self, values: Any) -> NDArray[np.int64]:
+        """Dense ids; -1 where an id is unknown."""
+        given = np.asarray(values)
+        if given.size == 0 or len(self.ids) == 0:
+            return np.full(given.size, -1, np.int64)
+        if _family(given) != _family(self.ids):
+            return np.full(given.size, -1, np.int64)
+        if given.dtype.kind in "OU":
+            given = given.astype(self.ids.dtype if self.ids.dtype.kind == "T" else np.dtypes.StringDType())
+        place = np.minimum(np.searchsorted(self.ids, given), len(self.ids) - 1)
+        return np.where(self.ids[place] == given, place, -1).astype(np.int64)
+
+    def decode(self, dense: Any) -> Array:
+        """External ids of dense ids, as they were given (strings as Python strings)."""
+        found: Array = self.ids[np.asarray(dense, dtype=np.int64)]
+        return found.astype(object) if found.dtype.kind == "T" else found
+
+    def parse(self, text: str) -> Any:
+        """An id typed in a shell, in the type of this vocabulary."""
+        if self.ids.dtype.kind == "T":
+            return text
+        try:
+            return self.ids.dtype.type(text)
+        except ValueError:
+            return text
+
+
+def _family(ids: Array) -> str:
+    """The kind of the ids, as far as it matters for comparing them: numbers, texts, or the numpy kind."""
+    return {"i": "number", "u": "number", "f": "number", "O": "text", "U": "text", "T": "text"}.get(
+        ids.dtype.kind, ids.dtype.kind
+    )
+
+
+def _typed_ids(values: Any, kind: str) -> Array:
+    ids = np.asarray(values).reshape(-1)
+    missing = f"{kind} ids contain missing values"
+    if ids.dtype.kind == "f":
+        require(bool(np.isfinite(ids).all()), missing, "drop those rows or give them an id")
+    elif ids.dtype.kind == "M":
+        require(not np.isnat(ids).any(), missing, "drop those rows or give them an id")
+    elif ids.dtype.kind in "OUT":
+        if ids.dtype.kind == "O":
+            types = {type(v) for v in ids.tolist()}
+            if any(v is None or v != v for v in ids.tolist()):
+                raise AleatorError(missing, "drop those rows or give them an id")
+            if len(types) > 1 or not types <= {str}:
+                names = ", ".join(sorted(t.__name__ for t in types))
+                raise AleatorError(f"{kind} ids are of type {names}", "make them all strings or all integers")
+        ids = ids.astype(np.dtypes.StringDType())
+    elif ids.dtype.kind not in "iu":
+        raise AleatorError(f"{kind} ids are of type {ids.dtype}", "make them all strings or all integers")
+    return ids
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Observed pairs. Arrays are aligned; each pair stands once; ids are dense positions in the vocabularies."""
+
+    user: NDArray[np.int32]  # [n]
+    item: NDArray[np.int32]  # [n]
+    users: Vocabulary
+    items: Vocabulary
+    time: Array | None = None  # [n], any ordered numbers
+    weight: NDArray[np.float32] | None = None  # [n], multiplies the pair's weight in every loss
+    rating: NDArray[np.float32] | None = None  # [n], kept for `min_rating`; no loss reads it
+    titles: Array | None = None  # [n_items], texts for people
+    in_time_order: bool = False  # the rows of a user are in time order although no times are known
+    frame: str | None = None  # the kind of frame that was read: "pandas", "polars", "pyarrow"
+    notes: tuple[str, ...] = field(default=())  # what reading and cleaning did, with counts
+
+    @classmethod
+    def of(
+        cls,
+        user: Any,
+        item: Any,
+        *,
+        time: Any = None,
+        weight: Any = None,
+        rating: Any = None,
+        users: Vocabulary | None = None,
+        items: Vocabulary | None = None,
+        duplicates: Duplicates = "first",
+        **rest: Any,
+    ) -> Interactions:
+        """From columns of external ids. With `users` / `items` given, the columns are dense ids already."""
+        if users is None:
+            users, user = Vocabulary.of(user, "user")
+        if items is None:
+            items, item = Vocabulary.of(item, "item")
+        made = cls(
+            np.asarray(user, np.int32),
+            np.asarray(item, np.int32),
+            users,
+            items,
+            time=_column(time, "time"),
+            weight=_column(weight, "weight", np.float32),
+            rating=_column(rating, "rating", np.float32),
+            **rest,
+        )
+        require(len(made) > 0, "there are no interactions", "check that the file has rows below its header")
+        if made.weight is not None:
+            require(bool((made.weight > 0).all()), "a weight is not positive", "give weights above 0 or drop those rows")
+        return made._merge(duplicates)
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.items)
+
+    @cached_property
+    def popularity(self) -> NDArray[np.int64]:
+        """[n_items] number of interactions of each item."""
+        return np.bincount(self.item, minlength=self.n_items)
+
+    @cached_property
+    def csr(self) -> sp.csr_matrix:
+        """[n_users, n_items] weights of the observed pairs (1 where no weight was given), columns sorted."""
+        data = np.ones(len(self), np.float32) if self.weight is None else self.weight
+        matrix = sp.csr_matrix((data, (self.user, self.item)), shape=(self.n_users, self.n_items))
+        matrix.sort_indices()
+        return matrix
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the pairs and ids that does not depend on the order of the rows."""
+        digest = hashlib.sha256()
+        for part in (self.csr.indptr, self.csr.indices, self.csr.data):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        for vocabulary in (self.users, self.items):
+            digest.update("\n".join(map(str, vocabulary.ids.tolist())).encode())
+        return digest.hexdigest()[:16]
+
+    def take(self, rows: Array, *notes: str) -> Interactions:
+        """The given rows (positions or a mask), the vocabularies kept."""
+        pick = {
+            name: None if getattr(self, name) is None else getattr(self, name)[rows]
+            for name in ("user", "item", "time", "weight", "rating")
+        }
+        return replace(self, **pick, notes=self.notes + notes)
+
+    def together(self, other: Interactions) -> Interactions:
+        """Both sets of pairs; they share their vocabularies."""
+        def join(name: str) -> Array | None:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            return None if mine is None or theirs is None else np.concatenate([mine, theirs])
+
+        return replace(self, **{name: join(name) for name in ("user", "item", "time", "weight", "rating")})
+
+    def with_titles(self, titles: dict[Any, str]) -> Interactions:
+        """The same with a title for each item, by external id; items without one show their id."""
+        texts = [str(titles.get(i, i)) for i in self.items.decode(np.arange(self.n_items)).tolist()]
+        return replace(self, titles=np.array(texts, np.dtypes.StringDType()))
+
+    def in_time(self) -> Array | None:
+        """A key that orders each user's rows in time, or None where the order is unknown."""
+        return self.time if self.time is not None else np.arange(len(self)) if self.in_time_order else None
+
+    def clean(self, *, min_rating: float | None = None, k_core: int | None = None) -> Interactions:
+        """Make ratings implicit, then keep users and items with at least `k_core` interactions; ids are made anew."""
+        kept = self
+        if min_rating is not None:
+            require(kept.rating is not None, "min_rating was given but there is no rating", "name the rating column")
+            assert kept.rating is not None
+            rows = kept.rating >= min_rating
+            kept = kept.take(rows, f"min_rating {min_rating}: {int((~rows).sum())} of {len(rows)} rows dropped")
+        if k_core is not None:
+            require(k_core >= 1, f"k_core is {k_core}", "give a k_core of at least 1")
+            kept = kept._core(k_core)
+        require(len(kept) > 0, "cleaning left no interactions", "lower min_rating or k_core")
+        return kept._compact()
+
+    def split(
+        self, *, valid: float = 0.1, test: float = 0.2, by: By = "random", seed: int = 0
+    ) -> Split:
+        """Train, validation and test parts; see `aleator.data.splits.split`."""
+        from aleator.data.splits import split
+
+        return split(self, valid=valid, test=test, by=by, seed=seed)
+
+    def _merge(self, duplicates: Duplicates) -> Interactions:
+        """Each pair once: its first row in time (in file order where no time is known), or the weights summed."""
+        key = self.user.astype(np.int64) * self.n_items + self.item
+        order = np.argsort(key, kind="stable") if self.time is None else np.lexsort((self.time, key))
+        first = np.r_[True, np.diff(key[order]) > 0]
+        extra = len(self) - int(first.sum())
+        if not extra:
+            return self
+        rows = np.sort(order[first])
+        if duplicates == "first":
+            return self.take(rows, f"duplicates: {extra} of {len(self)} rows repeat a pair and were dropped")
+        weight = np.ones(len(self), np.float32) if self.weight is None else self.weight
+        total = np.zeros(len(self), np.float32)
+        total[order[first]] = np.add.reduceat(weight[order], np.flatnonzero(first))
+        merged = replace(self, weight=total).take(rows)
+        return replace(merged, notes=(*self.notes, f"duplicates: {extra} of {len(self)} rows added to a pair's weight"))
+
+    def _core(self, k: int) -> Interactions:
+        rows = np.ones(len(self), bool)
+        while True:
+            per_user = np.bincount(self.user[rows], minlength=self.n_users)
+            per_item = np.bincount(self.item[rows], minlength=self.n_items)
+            smaller = rows & (per_user[self.user] >= k) & (per_item[self.item] >= k)
+            if smaller.sum() == rows.sum():
+                break
+            rows = smaller
+        return self.take(rows, f"{k}-core: {int((~rows).sum())} of {len(rows)} rows dropped")
+
+    def _compact(self) -> Interactions:
+        used_users, user = np.unique(self.user, return_inverse=True)
+        used_items, item = np.unique(self.item, return_inverse=True)
+        return replace(
+            self,
+            user=user.astype(np.int32),
+            item=item.astype(np.int32),
+            users=Vocabulary(self.users.ids[used_users]),
+            items=Vocabulary(self.items.ids[used_items]),
+            titles=None if self.titles is None else self.titles[used_items],
+        )
+
+    def __repr__(self) -> str:
+        return f"Interactions({len(self):,} pairs, {self.n_users:,} users, {self.n_items:,} items)"
+
+
+def _column(values: Any, name: str, dtype: Any = None) -> Array | None:
+    if values is None:
+        return None
+    column = np.asarray(values, dtype=dtype)
+    if column.dtype.kind == "M":
+        column = column.astype("datetime64[us]").astype(np.int64)
+    require(column.dtype.kind in "iuf", f"the {name} column is of type {column.dtype}", "make it a number or a date")
+    if column.dtype.kind == "f":
+        require(bool(np.isfinite(column).all()), f"the {name} column has missing values", "fill them or drop those rows")
+    return column
+
+
+def check_ids(vocabulary: Vocabulary, values: Sequence[Any], kind: str) -> NDArray[np.int64]:
+    """Dense ids of external ids that must all be known."""
+    dense = vocabulary.encode(values)
+    if (dense < 0).any():
+        missing = [v for v, d in zip(values, dense, strict=True) if d < 0]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        example = vocabulary.decode([0])[0] if len(vocabulary) else None
+        raise AleatorError(
+            f"unknown {kind} {missing[0]!r}{more}", f"give ids that the model was trained on, such as {example!r}"
+        )
+    return dense
