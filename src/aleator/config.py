@@ -35,6 +35,10 @@ class Configurable:
         """Every option with its value."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init and f.kw_only}  # type: ignore[arg-type]
 
+    def to_manifest(self) -> dict[str, Any]:
+        """Kind and options, as a registry builds it from."""
+        return {"kind": type(self).__name__, "options": self.options()}
+
     def with_defaults(self, **defaults: Any) -> Self:
         """The same thing built anew, with `defaults` for those options that were not given."""
         known = {f.name for f in dataclasses.fields(self) if f.init}  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Evaluation: protocols, metrics, reports, significance."""

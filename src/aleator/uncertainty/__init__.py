@@ -1,0 +1,10 @@
+"""Estimators of the uncertainty, and the paper's objective that trains them."""
+
+from aleator.registry import Registry
+from aleator.uncertainty.base import Estimator
+from aleator.uncertainty.factor import FactorEstimator
+from aleator.uncertainty.objective import Objective
+
+ESTIMATORS: Registry[Estimator] = Registry("estimator", factor=FactorEstimator)
+
+__all__ = ["ESTIMATORS", "Estimator", "FactorEstimator", "Objective"]

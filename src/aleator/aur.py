@@ -1,0 +1,179 @@
+"""AUR: a model, an uncertainty estimator on top of it, and the blend of both. Read this file first.
+
+    fit        the model learns the expectation r; it is frozen; the estimator learns the log-variance s of each label;
+               lam is chosen on held-out pairs; both are refitted on all training pairs
+    score      lam * r + (1 - lam) * sigma, with sigma = sqrt(exp(s) / K) and K = 1 / beta
+    recommend  the k highest scores among what a user has not seen
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from aleator import models, selection
+from aleator import uncertainty as estimators
+from aleator.data.interactions import Interactions
+from aleator.data.splits import Split
+from aleator.data.tail import Tail
+from aleator.errors import AleatorError, require
+from aleator.models.base import Model, Recommender, Who, as_split
+from aleator.ranking import blend, uncertainty
+from aleator.training.held_out import HeldOut
+from aleator.training.histories import Histories, Users
+from aleator.training.trainer import Log
+from aleator.uncertainty.base import Estimator
+from aleator.uncertainty.objective import Objective
+
+_MONITORED_USERS = 10_000  # users looked at while the estimator trains; lam is then chosen on all
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AUR(Recommender):
+    """Aleatoric uncertainty-aware recommendation (Wang et al., 2023). Its score is a blend on the label's scale.
+
+    `alpha` weighs the observed pairs when the estimator is trained: more of it lifts the tail. `lam` is the knob between
+    expectation (1, safe) and uncertainty (0, exploratory); "auto" chooses it on validation by `select`.
+    `recipe="paper"` is the released program's protocol (epoch and lam chosen on the test part), for comparing with
+    published numbers only.
+    """
+
+    model: Model = field(kw_only=False)
+    estimator: Estimator = field(default_factory=lambda: estimators.FactorEstimator())
+    alpha: float = 1.0
+    beta: float = 0.01
+    gamma: float = 0.001
+    lam: float | Literal["auto"] = "auto"
+    select: selection.Select = "balanced"
+    tail: Tail = field(default_factory=lambda: Tail.mass(0.5))
+    valid: float = 0.1  # share of train that is carved for validation where a split has none
+    refit: bool = True
+    recipe: Literal["ours", "paper"] = "ours"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(isinstance(self.model, Model), f"the model is a {type(self.model).__name__}", "give a Model, such as al.MF()")
+        require(self.alpha > 0 and self.beta > 0 and self.gamma >= 0, "alpha or beta is not above 0, or gamma is below 0",
+                "give a positive alpha and beta and a gamma of at least 0")
+        _check_lam(self.lam)
+        defaults: dict[str, Any] = {n: self.given[n] for n in ("device", "seed") if n in self.given}
+        paper = self.recipe == "paper"
+        self.model = self.model.with_defaults(**defaults, **(self.model.paper if paper else {}))
+        self.estimator = self.estimator.with_defaults(**defaults, **(self.estimator.paper if paper else {}))
+        floor = 1e-3 if paper else 0.0  # the released program adds it to e^s
+        self.objective = Objective(self.alpha, self.beta, self.gamma, floor)
+        self.lam_used: float = 1.0 if self.lam == "auto" else self.lam
+        self.curve: list[dict[str, float]] = []
+
+    def fit(self, data: Split | Interactions) -> Self:
+        split = as_split(data)
+        if self.recipe == "paper":
+            require(len(split.test) > 0, "recipe paper chooses on the test part and there is none", "give a Split")
+            fitted, held = split.everything, split.test
+        else:
+            part = split.carve(self.valid, self.seed)
+            fitted, held = part.train, part.valid
+        self.tail_rule = split.paper_tail if self.recipe == "paper" and split.paper_tail else self.tail
+        tail = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
+        everyone = HeldOut(fitted, held, self.torch_device, tail=tail)
+        some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=_MONITORED_USERS, seed=self.seed)
+        lams = selection.PAPER if self.recipe == "paper" else selection.COARSE
+
+        def monitor() -> float:
+            return selection.choose(some, self.parts, lams if self.lam == "auto" else [float(self.lam)], self.select).value
+
+        self.data = fitted
+        self.model.train(fitted, some)
+        self.estimator.train(self.histories, self.model.score_block, self.objective, monitor)
+        fine = selection.PAPER if self.recipe == "paper" else selection.FINE
+        choice = selection.choose(everyone, self.parts, fine, self.select)
+        self.curve = choice.curve
+        if self.lam == "auto":
+            self.lam_used = choice.lam
+        if self.recipe == "ours" and self.refit:
+            self._refit(split.everything)
+        return self
+
+    def _refit(self, data: Interactions) -> None:
+        """The same on all training pairs, for as many epochs as validation chose."""
+        self.data = data
+        logs = self.model.log, self.estimator.log
+        self.model.train(data, epochs=_epochs(self.model.log))
+        self.estimator.train(self.histories, self.model.score_block, self.objective, epochs=_epochs(self.estimator.log))
+        self.model.log, self.estimator.log = logs
+
+    def parts(self, users: Users, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Expectation and uncertainty, [B, n_items] or [B, len(items)] each."""
+        sigma = uncertainty(self.estimator.log_variance(users, items), self.objective.k)
+        return self.model.score_block(users, items), sigma
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        return blend(*self.parts(users, items), self.lam_used)
+
+    def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
+        """r of users against all items or those named."""
+        return self.model.score(self.users(users), items)
+
+    def uncertainty(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
+        """sigma of users against all items or those named. High: a missing label there is probably wrong."""
+        with torch.no_grad():
+            s = self.estimator.log_variance(self.users(users), None if items is None else self._items(items))
+        return uncertainty(s, self.objective.k)
+
+    def recommend(self, users: Who, k: int = 20, *, lam: float | None = None, **options: Any) -> Any:
+        """As `Recommender.recommend`, with the expectation and the uncertainty of each item, at this `lam`."""
+        if lam is None:
+            return super().recommend(users, k, **options)
+        _check_lam(lam)
+        kept, self.lam_used = self.lam_used, float(lam)
+        try:
+            return super().recommend(users, k, **options)
+        finally:
+            self.lam_used = kept
+
+    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
+        shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
+        r, sigma = self.parts(users, shown)
+        return {"expectation": r.gather(1, at), "uncertainty": sigma.gather(1, at)} | super().explain(users, items)
+
+    @property
+    def tail_mask(self) -> Tensor:
+        return torch.from_numpy(self.tail_rule.mask(self.fitted.popularity)).to(self.torch_device)
+
+    def options(self) -> dict[str, Any]:
+        return super().options() | {
+            "tail": str(self.tail), "estimator": self.estimator.to_manifest(), "model": self.model.to_manifest(),
+        }
+
+    @classmethod
+    def restore(cls, options: dict[str, Any]) -> Self:
+        model, estimator, tail = options.pop("model"), options.pop("estimator"), options.pop("tail")
+        return cls(models.MODELS.build(model), estimator=estimators.ESTIMATORS.build(estimator),
+                   tail=Tail.parse(tail), **options)
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        learned, tensors = self.model.pack()
+        mine = {"lam": self.lam_used, "curve": self.curve, "tail": str(self.tail_rule), "model": learned,
+                "estimator": None if self.estimator.log is None else self.estimator.log.to_dict()}
+        return mine, tensors | {f"estimator.{name}": value for name, value in self.estimator.tensors().items()}
+
+    def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.lam_used, self.curve, self.tail_rule = learned["lam"], learned["curve"], Tail.parse(learned["tail"])
+        self.model.data = self.data
+        self.model.unpack(learned["model"], tensors)
+        self.estimator.log = None if learned["estimator"] is None else Log(**learned["estimator"])
+        mine = {name.removeprefix("estimator."): v for name, v in tensors.items() if name.startswith("estimator.")}
+        self.estimator.set_tensors(mine)
+
+
+def _epochs(log: Log | None) -> int | None:
+    return max(log.best_epoch, 1) if log is not None else None
+
+
+def _check_lam(lam: float | str) -> None:
+    if lam != "auto" and not (isinstance(lam, (int, float)) and 0 <= lam <= 1):
+        raise AleatorError(f"lam is {lam}", "give a lam between 0 (uncertainty alone) and 1 (expectation alone)")

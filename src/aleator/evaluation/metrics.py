@@ -1,0 +1,76 @@
+"""Metrics of ranked lists, each defined once. They agree with ranx.
+
+`hits` [B, K] is true where the item at that rank is relevant; `relevant` [B] counts all relevant items of the user
+(found or not). Every function gives [B], zero where a user has no relevant item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def recall(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
+    """Relevant items among the first k, divided by all relevant items.
+
+    >>> recall(torch.tensor([[True, False, True]]), torch.tensor([4]), 3).tolist()
+    [0.5]
+    """
+    return hits[:, :k].sum(1).double() / relevant.clamp_min(1)
+
+
+def precision(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
+    """Relevant items among the first k, divided by k."""
+    return hits[:, :k].sum(1).double() / k
+
+
+def hit_rate(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
+    """1 where any of the first k is relevant."""
+    return hits[:, :k].any(1).double()
+
+
+def mrr(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
+    """One over the rank of the first relevant item within k, else 0."""
+    ranks = torch.arange(1, hits[:, :k].shape[1] + 1, device=hits.device, dtype=torch.float64)
+    return (hits[:, :k] / ranks).amax(1) if hits.shape[1] else relevant.double() * 0
+
+
+def ndcg(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
+    """Sum of 1 / log2(rank + 1) over the hits within k, divided by the same of min(k, relevant) hits at the top."""
+    discount = 1 / torch.log2(torch.arange(2, k + 2, device=hits.device, dtype=torch.float64))
+    ideal = torch.cat([discount.new_zeros(1), discount.cumsum(0)])[relevant.clamp_max(k)]
+    gained = (hits[:, :k] * discount[: hits[:, :k].shape[1]]).sum(1)
+    return gained / ideal.clamp_min(1e-12) * (relevant > 0)
+
+
+def average_precision(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
+    """Sum over the hits within k of the precision at their rank, divided by all relevant items."""
+    top = hits[:, :k].double()
+    ranks = torch.arange(1, top.shape[1] + 1, device=hits.device, dtype=torch.float64)
+    return (top * top.cumsum(1) / ranks).sum(1) / relevant.clamp_min(1)
+
+
+METRICS: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {
+    "recall": recall,
+    "ndcg": ndcg,
+    "precision": precision,
+    "hit_rate": hit_rate,
+    "mrr": mrr,
+    "map": average_precision,
+}
+
+
+def gini(counts: Tensor) -> float:
+    """How unevenly `counts` are spread: 0 when all are equal, near 1 when one holds everything.
+
+    >>> round(gini(torch.tensor([0, 0, 0, 4])), 2), gini(torch.tensor([1, 1]))
+    (0.75, 0.0)
+    """
+    ordered = counts.double().sort().values
+    n, total = len(ordered), ordered.sum()
+    if total == 0:
+        return 0.0
+    rank = torch.arange(1, n + 1, device=counts.device, dtype=torch.float64)
+    return float((2 * (rank * ordered).sum() / (n * total)) - (n + 1) / n)

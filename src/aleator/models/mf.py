@@ -1,0 +1,152 @@
+"""Matrix factorisation, by alternating least squares or by Adam."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from aleator.data.interactions import Interactions
+from aleator.errors import AleatorError, require
+from aleator.models.base import Model
+from aleator.progress import progress
+from aleator.training.held_out import HeldOut
+from aleator.training.histories import Histories, Users
+from aleator.training.kernels import least_squares, least_squares_all
+from aleator.training.trainer import Log, Trainer
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MF(Model):
+    """Matrix factorisation: r_ui = <x_u, y_i>, near 0 for a pair that is not expected and near 1 for one that is.
+
+    Minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2) with w = 1 on observed pairs (times their weight) and `mu`
+    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so exactly, one side at a time; `"adam"` follows
+    the AUR paper: a random share `mu` of the others in each batch, which is the same objective in expectation.
+    """
+
+    dim: int = 128
+    mu: float = 0.1  # weight, or share kept, of the unobserved pairs
+    l2: float = 0.005
+    solver: Literal["als", "adam"] = "als"
+    iterations: int = 15  # of ALS
+    negatives: Literal["each", "shared"] = "each"  # Adam: drawn for each user, or one set for a whole batch
+    lr: float = 1e-3
+    batch_size: int = 256  # users
+    max_epochs: int = 200
+    patience: int = 10
+    check_every: int = 2
+
+    paper: ClassVar[dict[str, Any]] = {
+        "solver": "adam", "negatives": "shared", "l2": 0.0, "lr": 1e-4, "batch_size": 32, "max_epochs": 1000,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
+        require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
+        require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
+        require(min(self.iterations, self.batch_size, self.max_epochs, self.patience, self.check_every) >= 1
+                and self.lr > 0, "a training option is not positive", "give numbers above 0")
+        self.solved_by: str | None = None  # "implicit", "torch" or "adam"
+
+    @property
+    def stops_early(self) -> bool:  # type: ignore[override]
+        return self.solver == "adam"
+
+    def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
+        self.data = data
+        if self.solver == "adam":
+            self._adam(check, epochs)
+        elif self.torch_device.type == "cuda":
+            self._als_torch()
+        else:
+            self._als_implicit()
+
+    def _als_implicit(self) -> None:
+        if not importlib.util.find_spec("implicit"):
+            raise AleatorError("ALS on the CPU needs the library implicit", "install implicit or set solver to adam")
+        from implicit.cpu.als import AlternatingLeastSquares
+        from threadpoolctl import threadpool_limits
+
+        # implicit puts c = 1 / mu on observed pairs and 1 on the others: our objective divided by mu
+        with progress("MF by ALS", self.iterations) as shown, threadpool_limits(1, "blas"):
+            als = AlternatingLeastSquares(
+                factors=self.dim, alpha=1 / self.mu, regularization=self.l2 / self.mu, iterations=self.iterations,
+                random_state=self.seed,
+            )
+            als.fit(self.fitted.csr, show_progress=False, callback=lambda *_: shown.advance(1))
+        self.item_factors = torch.from_numpy(als.item_factors).to(self.torch_device)
+        self._finish("implicit")
+
+    def _als_torch(self) -> None:
+        """The same alternation by batched Cholesky factorisations on the device."""
+        generator = torch.Generator(self.torch_device).manual_seed(self.seed)
+        shape = (self.fitted.n_items, self.dim)
+        self.item_factors = 0.01 * torch.rand(shape, generator=generator, device=self.torch_device)
+        by_item = Histories(self.fitted.csr.T.tocsr(), self.torch_device)
+        with progress("MF by ALS", self.iterations) as shown:
+            for _ in range(self.iterations):
+                users = least_squares_all(self.item_factors, self.histories, self.mu, self.l2)
+                self.item_factors = least_squares_all(users, by_item, self.mu, self.l2)
+                shown.advance(1)
+        self._finish("torch")
+
+    def _finish(self, solver: str) -> None:
+        """Solve the users exactly once more: a user and a newcomer of the same history then get the same scores."""
+        self.user_factors = least_squares_all(self.item_factors, self.histories, self.mu, self.l2)
+        self.solved_by, self.log = solver, Log(self.iterations)
+
+    def _adam(self, check: HeldOut | None, epochs: int | None) -> None:
+        generator = torch.Generator().manual_seed(self.seed)
+        sizes = (self.fitted.n_users, self.fitted.n_items)
+        self.user_factors, self.item_factors = (
+            (0.01 * torch.randn(n, self.dim, generator=generator)).to(self.torch_device).requires_grad_() for n in sizes
+        )
+        trainer = Trainer(
+            max_epochs=epochs or self.max_epochs, batch_size=self.batch_size, lr=self.lr, device=self.torch_device,
+            patience=self.patience, check_every=self.check_every, seed=self.seed, label="MF by Adam",
+        )
+        parameters = [self.user_factors, self.item_factors]
+        self.log = trainer.fit(parameters, self.loss, self.histories, self.checker(check))
+        self.user_factors, self.item_factors = (p.detach() for p in parameters)
+        self.solved_by = "adam"
+
+    def loss(self, users: Users, generator: torch.Generator) -> Tensor:
+        """The objective summed over a batch, with a random share of the unobserved pairs; item L2 in proportion."""
+        x, y = self.user_factors[users.index], self.item_factors
+        scores = x @ y.T
+        if self.negatives == "each":
+            drawn = (torch.rand(scores.shape, generator=generator, device=x.device) < self.mu).to(scores.dtype)
+        else:  # floor(mu * n_items) items, the same for all users of the batch, as the released program draws them
+            pick = torch.randperm(len(y), generator=generator, device=x.device)[: int(self.mu * len(y))]
+            drawn = torch.zeros_like(scores, requires_grad=False).index_fill_(1, pick, 1)
+        drawn[users.row, users.item] = 0
+        observed = scores[users.row, users.item]
+        penalty = x.square().sum() + y.square().sum() * (len(users) / self.fitted.n_users)
+        return (drawn * scores.square()).sum() + (users.weight * (observed - 1).square()).sum() + self.l2 * penalty
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        """[B, dim] and [n_items, dim] whose inner products are the scores; newcomers are solved for exactly."""
+        new = users.index < 0
+        if not bool(new.any()):
+            return self.user_factors[users.index], self.item_factors
+        solved = least_squares(self.item_factors, users, self.mu, self.l2)
+        known = self.user_factors[users.index.clamp_min(0)]
+        return torch.where(new[:, None], solved, known), self.item_factors
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        x, y = self.factors(users)
+        return x @ (y if items is None else y[items]).T
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        learned = {"solved_by": self.solved_by, "log": None if self.log is None else self.log.to_dict()}
+        return learned, {"model.user_factors": self.user_factors, "model.item_factors": self.item_factors}
+
+    def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.solved_by = learned["solved_by"]
+        self.log = None if learned["log"] is None else Log(**learned["log"])
+        self.user_factors, self.item_factors = tensors["model.user_factors"], tensors["model.item_factors"]

@@ -1,0 +1,57 @@
+"""Choosing lam, and the estimator's epoch, on held-out pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from aleator.ranking import blend
+from aleator.training.held_out import HeldOut
+from aleator.training.histories import Users
+
+Select = Literal["balanced", "overall"]
+Parts = Callable[[Users], tuple[Tensor, Tensor]]  # a batch -> expectation and uncertainty, [B, n_items] each
+COARSE = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # looked at while the estimator trains
+FINE = tuple(round(0.02 * i, 2) for i in range(51))
+PAPER = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen lam, its value, and the curve it was chosen from: mean Recalls on held-out pairs by lam."""
+
+    lam: float
+    value: float
+    curve: list[dict[str, float]]
+
+
+def choose(check: HeldOut, parts: Parts, lams: Sequence[float], select: Select) -> Choice:
+    """The lam that maximises `select`.
+
+    "overall" is the mean Recall@20. "balanced" is the mean tail-absolute Recall@50 among those lams whose mean Recall@20
+    is above the bare model's (lam = 1) by at least the standard error of the difference over users, so that "no worse"
+    carries over to new data; lam = 1 itself is always allowed.
+    """
+    lams = sorted({*lams, 1.0})
+
+    def blends(users: Users) -> Iterator[Tensor]:
+        r, sigma = parts(users)
+        return (blend(r, sigma, lam) for lam in lams)
+
+    with torch.no_grad():
+        overall, tail = check.recall(blends)
+    gain = overall - overall[-1]
+    allowed = gain.mean(1) >= gain.std(dim=1) / gain.shape[1] ** 0.5
+    allowed[-1] = True
+    mean_overall, mean_tail = overall.mean(1), tail.nanmean(1).nan_to_num()
+    goal = mean_overall if select == "overall" else mean_tail.masked_fill(~allowed, -torch.inf)
+    best = int(goal.argmax())
+    curve = [
+        {"lam": lam, "recall@20": float(a), "tail_recall@50": float(b)}
+        for lam, a, b in zip(lams, mean_overall, mean_tail, strict=True)
+    ]
+    return Choice(lams[best], float(goal[best]), curve)

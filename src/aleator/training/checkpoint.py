@@ -1,0 +1,118 @@
+"""A fitted thing on disk: a folder with `manifest.json` and `tensors.safetensors`, written whole or not at all.
+
+Loading runs no code: the manifest is JSON and the tensors are safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from aleator.data.interactions import Array, Interactions, Vocabulary
+from aleator.errors import AleatorError, require
+
+FORMAT = 1
+Path_ = str | os.PathLike[str]
+
+
+def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write beside the target, then put it in place with one rename; an earlier model there is replaced."""
+    target = Path(folder)
+    if target.exists():
+        require((target / "manifest.json").is_file() or (target.is_dir() and not any(target.iterdir())),
+                f"'{target}' exists and is no model folder", "save to another place")
+    text = json.dumps({"format": FORMAT, **manifest}, indent=1, sort_keys=True)
+    made = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, made / "tensors.safetensors")
+        (made / "manifest.json").write_text(text + "\n")
+        made.chmod(0o755)
+        old = made.with_name(made.name + ".old")
+        if target.exists():
+            target.rename(old)
+        made.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
+        raise AleatorError(f"the model could not be saved to '{target}' ({error})",
+                           "free some space or save to another place") from None
+    finally:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def read(folder: Path_) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The manifest and the tensors of a folder."""
+    source = Path(folder)
+    again = "give a folder that was written by save"
+    require((source / "manifest.json").is_file(), f"'{source}' is no model folder", again)
+    try:
+        manifest = json.loads((source / "manifest.json").read_text())
+        require(manifest["format"] == FORMAT, f"'{source}' has format {manifest['format']}",
+                f"this version of aleator reads format {FORMAT}")
+        return manifest, load_file(source / "tensors.safetensors")
+    except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
+        raise AleatorError(f"'{source}' is damaged or foreign ({type(error).__name__}: {error})", again) from None
+
+
+def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Interactions as a description and tensors: histories, ids and titles, all that serving needs."""
+    tensors = {
+        "data.indptr": torch.from_numpy(data.csr.indptr.astype(np.int64)),
+        "data.item": torch.from_numpy(data.csr.indices.astype(np.int32)),
+        **_pack_ids("data.users", data.users.ids),
+        **_pack_ids("data.items", data.items.ids),
+    }
+    if data.weight is not None:
+        tensors["data.weight"] = torch.from_numpy(data.csr.data.astype(np.float32))
+    if data.titles is not None:
+        tensors |= _pack_ids("data.titles", data.titles)
+    about = {"users": data.n_users, "items": data.n_items, "pairs": len(data), "fingerprint": data.fingerprint,
+             "frame": data.frame}
+    return about, tensors
+
+
+def unpack_data(about: dict[str, Any], tensors: dict[str, Tensor]) -> Interactions:
+    """The inverse of `pack_data`; rows come back in the order of the ids."""
+    indptr = tensors["data.indptr"].numpy()
+    weight = tensors.get("data.weight")
+    return Interactions(
+        np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr)),
+        tensors["data.item"].numpy(),
+        Vocabulary(_unpack_ids("data.users", tensors)),
+        Vocabulary(_unpack_ids("data.items", tensors)),
+        weight=None if weight is None else weight.numpy(),
+        titles=_unpack_ids("data.titles", tensors) if "data.titles" in tensors or "data.titles.text" in tensors else None,
+        frame=about.get("frame"),
+    )
+
+
+def _pack_ids(name: str, ids: Array) -> dict[str, Tensor]:
+    if ids.dtype.kind != "T":
+        try:
+            return {name: torch.from_numpy(ids)}
+        except TypeError:
+            raise AleatorError(f"ids of type {ids.dtype} cannot be saved", "make the ids integers or strings") from None
+    texts = [text.encode() for text in ids.tolist()]
+    ends = np.cumsum([len(text) for text in texts])
+    joined = np.frombuffer(b"".join(texts), np.uint8).copy()
+    return {f"{name}.text": torch.from_numpy(joined), f"{name}.end": torch.from_numpy(ends.astype(np.int64))}
+
+
+def _unpack_ids(name: str, tensors: dict[str, Tensor]) -> Array:
+    if name in tensors:
+        return tensors[name].numpy()
+    joined, ends = tensors[f"{name}.text"].numpy().tobytes(), tensors[f"{name}.end"].tolist()
+    starts = [0, *ends[:-1]]
+    return np.array([joined[a:b].decode() for a, b in zip(starts, ends, strict=True)], np.dtypes.StringDType())

@@ -1,0 +1,64 @@
+"""Recall on held-out pairs, of several scorings of the same users at once: what training stops on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from aleator.data.interactions import Interactions
+from aleator.evaluation.metrics import recall
+from aleator.ranking import blocks, hide, top_k
+from aleator.training.histories import Histories, Users
+
+Scorings = Callable[[Users], Iterable[Tensor]]  # a block of scores [B, n_items] for each of V scorings
+
+
+class HeldOut:
+    """Held-out pairs of the users that have any; what a user did in `fitted` is never a candidate."""
+
+    def __init__(
+        self,
+        fitted: Interactions,
+        held: Interactions,
+        device: torch.device,
+        *,
+        tail: Tensor | None = None,
+        most_users: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.fitted = Histories(fitted.csr, device)
+        self.held = Histories(held.csr, device)
+        self.tail = torch.ones(fitted.n_items, dtype=torch.bool) if tail is None else tail
+        self.tail = self.tail.to(device)
+        who = (self.held.size > 0).nonzero().squeeze(1)
+        if most_users is not None and len(who) > most_users:
+            draw = torch.randperm(len(who), generator=torch.Generator().manual_seed(seed))[:most_users]
+            who = who[draw.to(device).sort().values]
+        self.who = who
+
+    def recall(self, scorings: Scorings, k: int = 20, tail_k: int = 50) -> tuple[Tensor, Tensor]:
+        """Per user and scoring, [V, U] each: overall Recall@k, and Recall@tail_k of tail items among all candidates.
+
+        Users without a held-out tail item are NaN in the second.
+        """
+        overall, tail = [], []
+        size, _ = blocks(len(self.who), self.held.n_items, self.who.device)
+        for index in self.who.split(size):
+            users, held = self.fitted.batch(index), self.held.batch(index)
+            relevant = torch.zeros((len(index), self.held.n_items), dtype=torch.bool, device=index.device)
+            relevant[held.row, held.item] = True
+            in_tail = self.tail[held.item]
+            n_tail = torch.zeros_like(held.size).index_add_(0, held.row[in_tail], torch.ones_like(held.row[in_tail]))
+            for_all, for_tail = [], []
+            for scores in scorings(users):
+                hide(scores, users)
+                items = top_k(scores, max(k, tail_k))[1]
+                hits = relevant.gather(1, items.clamp_min(0)) & (items >= 0)
+                for_all.append(recall(hits, held.size, k))
+                of_tail = recall(hits & self.tail[items], n_tail, tail_k)
+                for_tail.append(of_tail.masked_fill(n_tail == 0, torch.nan))
+            overall.append(torch.stack(for_all))
+            tail.append(torch.stack(for_tail))
+        return torch.cat(overall, 1), torch.cat(tail, 1)

@@ -1,0 +1,73 @@
+"""Histories on a device: the training interactions as CSR, and ragged batches of users drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from aleator.errors import AleatorError
+
+
+@dataclass(frozen=True)
+class Users:
+    """A batch of B users and their histories, ragged: n history items in all, those of a user side by side."""
+
+    index: Tensor  # [B] dense ids; -1 for somebody who is a history alone
+    row: Tensor  # [n] place in the batch of each history item
+    item: Tensor  # [n] dense ids of the history items
+    weight: Tensor  # [n] weight of each pair
+    size: Tensor  # [B] items in each history
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+class Histories:
+    """The rows of a CSR matrix on a device."""
+
+    def __init__(self, matrix: sp.csr_matrix, device: torch.device) -> None:
+        self.n_users, self.n_items = matrix.shape
+        self.device = device
+        self.indptr = torch.from_numpy(matrix.indptr.astype(np.int64)).to(device)
+        self.item = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
+        self.weight = torch.from_numpy(matrix.data.astype(np.float32)).to(device)
+
+    @classmethod
+    def of_lists(cls, items: Sequence[Any], n_items: int, device: torch.device) -> Histories:
+        """One row for each list of dense item ids."""
+        indptr = np.r_[0, np.cumsum([len(i) for i in items])]
+        flat = np.concatenate([np.asarray(i, np.int64) for i in items]) if items else np.zeros(0, np.int64)
+        return cls(sp.csr_matrix((np.ones(len(flat)), flat, indptr), shape=(len(items), n_items)), device)
+
+    @property
+    def size(self) -> Tensor:
+        """[n_users] items of each row."""
+        return self.indptr.diff()
+
+    def batch(self, index: Tensor, *, known: bool = True) -> Users:
+        """The rows `index`, in that order; `known=False` marks them as histories without an identity."""
+        index = index.to(self.device)
+        start, size = self.indptr[index], self.indptr[index + 1] - self.indptr[index]
+        row = torch.repeat_interleave(torch.arange(len(index), device=self.device), size)
+        inside = torch.arange(len(row), device=self.device) - (size.cumsum(0) - size)[row]
+        place = start[row] + inside
+        who = index if known else torch.full_like(index, -1)
+        return Users(who, row, self.item[place], self.weight[place], size)
+
+
+def resolve_device(name: str) -> torch.device:
+    """ "auto" is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise AleatorError(f"there is no device '{name}' here", "use device auto, cpu or cuda") from None
+    return device

@@ -1,0 +1,45 @@
+"""Fast paths: exact least squares for many users at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from aleator.training.histories import Histories, Users
+
+_CELLS = 1 << 26  # numbers that the padded gather and the normal matrices of one batch may hold
+
+
+def least_squares(factors: Tensor, users: Users, mu: float, l2: float) -> Tensor:
+    """The x of each user that minimises sum_i w_i (<x, y_i> - Y_i)^2 + l2 |x|^2, [B, dim].
+
+    w_i is the pair's weight on history items (Y = 1) and `mu` on all others (Y = 0); `factors` [n_items, dim] holds y.
+    """
+    dim = factors.shape[1]
+    everyone = mu * factors.T @ factors + l2 * torch.eye(dim, dtype=factors.dtype, device=factors.device)
+    longest = int(users.size.max()) if len(users) else 0
+    place = torch.arange(len(users.row), device=factors.device) - (users.size.cumsum(0) - users.size)[users.row]
+    padded = factors.new_zeros((len(users), longest, dim))
+    padded[users.row, place] = factors[users.item]
+    weight = factors.new_zeros((len(users), longest))
+    weight[users.row, place] = users.weight.to(factors.dtype)
+    extra = torch.where(weight > 0, weight - mu, weight)
+    normal = everyone + (padded * extra[..., None]).mT @ padded
+    target = (padded * weight[..., None]).sum(1)
+    return torch.cholesky_solve(target[..., None], torch.linalg.cholesky(normal)).squeeze(-1)
+
+
+def least_squares_all(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
+    """`least_squares` for every row, [n_rows, dim], in batches of rows of like length."""
+    dim = factors.shape[1]
+    solved = factors.new_zeros((rows.n_users, dim))
+    size, order = rows.size.sort(descending=True)
+    lengths = size.tolist()
+    first = 0
+    while first < len(lengths) and lengths[first] > 0:
+        count = max(_CELLS // (dim * (lengths[first] + dim)), 1)
+        index = order[first : first + count]
+        index = index[rows.size[index] > 0]
+        solved[index] = least_squares(factors, rows.batch(index), mu, l2)
+        first += count
+    return solved

@@ -1,0 +1,49 @@
+"""What every uncertainty estimator is: learn the log-variance on top of frozen expectations."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from aleator.config import Configurable
+from aleator.training.histories import Histories, Users
+from aleator.training.trainer import Log
+from aleator.uncertainty.objective import Objective
+
+Expectation = Callable[[Users], Tensor]  # a batch of users -> r [B, n_items]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Estimator(Configurable, ABC):
+    """Estimates s_ui from a user's history alone, so that newcomers need no training."""
+
+    device: str = "auto"
+    seed: int = 0
+
+    log: Log | None = field(default=None, init=False)
+
+    @abstractmethod
+    def train(
+        self,
+        histories: Histories,
+        expectation: Expectation,
+        objective: Objective,
+        check: Callable[[], float] | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        """Minimise the objective over all pairs; stop early on `check`, or run `epochs` without it."""
+
+    @abstractmethod
+    def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
+        """s, [B, n_items] or [B, len(items)]."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learned."""
+
+    @abstractmethod
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `tensors`."""

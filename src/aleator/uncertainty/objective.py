@@ -1,0 +1,39 @@
+"""The paper's objective of the uncertainty estimator, once.
+
+L = sum over pairs of w (  (r - Y)^2 / e^s  +  beta s  +  gamma s^2  ),   w = alpha where Y = 1 and 1 where Y = 0.
+
+It is the negative log posterior of the log-variance s under Y ~ N(r, e^s / K) and a Gaussian prior on s, divided
+through by K / 2: so beta = 1 / K, and sigma^2 = e^s / K is on the scale of the squared residual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Objective:
+    """alpha, beta, gamma of the paper; `floor` is added to e^s (0 in the paper, 1e-3 in its released program)."""
+
+    alpha: float = 1.0
+    beta: float = 0.01
+    gamma: float = 0.001
+    floor: float = 0.0
+
+    @property
+    def k(self) -> float:
+        """K = 1 / beta, the scale of the variance."""
+        return 1 / self.beta
+
+    def pairs(self, residual: Tensor, s: Tensor) -> Tensor:
+        """The loss of each pair before its weight; `residual` is r - Y."""
+        variance = torch.exp(-s) if self.floor == 0 else 1 / (torch.exp(s) + self.floor)
+        return residual.square() * variance + self.beta * s + self.gamma * s.square()
+
+    def reference(self, r: Tensor, y: Tensor, s: Tensor, weight: Tensor | float = 1.0) -> Tensor:
+        """The sum over a dense block, written as the paper writes it; every fast path is tested against this."""
+        w = torch.where(y == 1, self.alpha * weight, torch.ones_like(y))
+        return (w * ((r - y) ** 2 / (torch.exp(s) + self.floor) + self.beta * s + self.gamma * s**2)).sum()
