@@ -1,0 +1,37 @@
+"""Aleator: recommendation with aleatoric uncertainty."""
+
+from aleator.aur import AUR
+from aleator.data.catalog import load
+from aleator.data.formats import read, write
+from aleator.data.interactions import Interactions
+from aleator.data.simulate import simulate
+from aleator.data.splits import Split, given
+from aleator.data.tail import Tail
+from aleator.errors import AleatorError
+from aleator.evaluation.protocols import evaluate
+from aleator.evaluation.report import Report
+from aleator.loading import load_model
+from aleator.models import MF, Model
+from aleator.uncertainty import Estimator, FactorEstimator
+from aleator.version import __version__
+
+__all__ = [
+    "AUR",
+    "MF",
+    "AleatorError",
+    "Estimator",
+    "FactorEstimator",
+    "Interactions",
+    "Model",
+    "Report",
+    "Split",
+    "Tail",
+    "__version__",
+    "evaluate",
+    "given",
+    "load",
+    "load_model",
+    "read",
+    "simulate",
+    "write",
+]

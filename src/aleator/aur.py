@@ -1,9 +1,9 @@
 """AUR: a model, an uncertainty estimator on top of it, and the blend of both. Read this file first.
 
-    fit        the model learns the expectation r; it is frozen; the estimator learns the log-variance s of each label;
-               lam is chosen on held-out pairs; both are refitted on all training pairs
-    score      lam * r + (1 - lam) * sigma, with sigma = sqrt(exp(s) / K) and K = 1 / beta
-    recommend  the k highest scores among what a user has not seen
+fit        the model learns the expectation r; it is frozen; the estimator learns the log-variance s of each label;
+           lam is chosen on held-out pairs; both are refitted on all training pairs
+score      lam * r + (1 - lam) * sigma, with sigma = sqrt(exp(s) / K) and K = 1 / beta
+recommend  the k highest scores among what a user has not seen
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class AUR(Recommender):
     alpha: float = 1.0
     beta: float = 0.01
     gamma: float = 0.001
+    floor: float = 0.01  # added to e^s in the loss, so that pairs fitted perfectly do not rule it; 0 is the paper's text
     lam: float | Literal["auto"] = "auto"
     select: selection.Select = "balanced"
     tail: Tail = field(default_factory=lambda: Tail.mass(0.5))
@@ -56,15 +57,22 @@ class AUR(Recommender):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(isinstance(self.model, Model), f"the model is a {type(self.model).__name__}", "give a Model, such as al.MF()")
-        require(self.alpha > 0 and self.beta > 0 and self.gamma >= 0, "alpha or beta is not above 0, or gamma is below 0",
-                "give a positive alpha and beta and a gamma of at least 0")
+        require(
+            isinstance(self.model, Model),
+            f"the model is a {type(self.model).__name__}",
+            "give a Model, such as al.MF()",
+        )
+        require(
+            self.alpha > 0 and self.beta > 0 and self.gamma >= 0 and self.floor >= 0,
+            "alpha or beta is not above 0, or gamma or floor is below 0",
+            "give a positive alpha and beta, and a gamma and a floor of at least 0",
+        )
         _check_lam(self.lam)
         defaults: dict[str, Any] = {n: self.given[n] for n in ("device", "seed") if n in self.given}
         paper = self.recipe == "paper"
         self.model = self.model.with_defaults(**defaults, **(self.model.paper if paper else {}))
         self.estimator = self.estimator.with_defaults(**defaults, **(self.estimator.paper if paper else {}))
-        floor = 1e-3 if paper else 0.0  # the released program adds it to e^s
+        floor = self.given.get("floor", 1e-3) if paper else self.floor
         self.objective = Objective(self.alpha, self.beta, self.gamma, floor)
         self.lam_used: float = 1.0 if self.lam == "auto" else self.lam
         self.curve: list[dict[str, float]] = []
@@ -81,10 +89,12 @@ class AUR(Recommender):
         tail = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
         everyone = HeldOut(fitted, held, self.torch_device, tail=tail)
         some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=_MONITORED_USERS, seed=self.seed)
-        lams = selection.PAPER if self.recipe == "paper" else selection.COARSE
 
         def monitor() -> float:
-            return selection.choose(some, self.parts, lams if self.lam == "auto" else [float(self.lam)], self.select).value
+            """Recall@20 by the uncertainty alone: any lam would start at the bare model's and hide the learning."""
+            with torch.no_grad():
+                overall, _ = some.recall(lambda users: [self.estimator.log_variance(users)])
+            return float(overall.mean())
 
         self.data = fitted
         self.model.train(fitted, some)
@@ -126,14 +136,17 @@ class AUR(Recommender):
 
     def recommend(self, users: Who, k: int = 20, *, lam: float | None = None, **options: Any) -> Any:
         """As `Recommender.recommend`, with the expectation and the uncertainty of each item, at this `lam`."""
-        if lam is None:
-            return super().recommend(users, k, **options)
-        _check_lam(lam)
-        kept, self.lam_used = self.lam_used, float(lam)
+        kept = self.lam_used
         try:
+            self.set_lam(kept if lam is None else lam)
             return super().recommend(users, k, **options)
         finally:
             self.lam_used = kept
+
+    def set_lam(self, lam: float) -> None:
+        """Turn the knob of a fitted AUR: 1 is the expectation alone, 0 the uncertainty alone."""
+        _check_lam(lam)
+        self.lam_used = float(lam)
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
@@ -146,19 +159,30 @@ class AUR(Recommender):
 
     def options(self) -> dict[str, Any]:
         return super().options() | {
-            "tail": str(self.tail), "estimator": self.estimator.to_manifest(), "model": self.model.to_manifest(),
+            "tail": str(self.tail),
+            "estimator": self.estimator.to_manifest(),
+            "model": self.model.to_manifest(),
         }
 
     @classmethod
     def restore(cls, options: dict[str, Any]) -> Self:
         model, estimator, tail = options.pop("model"), options.pop("estimator"), options.pop("tail")
-        return cls(models.MODELS.build(model), estimator=estimators.ESTIMATORS.build(estimator),
-                   tail=Tail.parse(tail), **options)
+        return cls(
+            models.MODELS.build(model),
+            estimator=estimators.ESTIMATORS.build(estimator),
+            tail=Tail.parse(tail),
+            **options,
+        )
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         learned, tensors = self.model.pack()
-        mine = {"lam": self.lam_used, "curve": self.curve, "tail": str(self.tail_rule), "model": learned,
-                "estimator": None if self.estimator.log is None else self.estimator.log.to_dict()}
+        mine = {
+            "lam": self.lam_used,
+            "curve": self.curve,
+            "tail": str(self.tail_rule),
+            "model": learned,
+            "estimator": None if self.estimator.log is None else self.estimator.log.to_dict(),
+        }
         return mine, tensors | {f"estimator.{name}": value for name, value in self.estimator.tensors().items()}
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:

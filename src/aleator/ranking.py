@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ _COPIES = 6  # blocks of the same shape alive at once: two scores, the blend, th
 
 def uncertainty(log_variance: Tensor, k: float) -> Tensor:
     """sigma = sqrt(exp(s) / K), elementwise."""
-    return torch.exp(0.5 * log_variance) / k**0.5
+    return torch.exp(0.5 * log_variance).div(math.sqrt(k))
 
 
 def blend(expectation: Tensor, uncertainty: Tensor, lam: float) -> Tensor:
@@ -60,11 +61,6 @@ def blocks(n_users: int, n_items: int, device: torch.device, memory: int | None 
     cells = max((memory or MEMORY[device.type]) // (4 * _COPIES), 1)
     items = min(n_items, max(cells, 1))
     return max(min(n_users, cells // items), 1), items
-
-
-def user_blocks(index: Tensor, size: int) -> Iterator[Tensor]:
-    """`index` in pieces of `size`."""
-    yield from index.split(size)
 
 
 def best(

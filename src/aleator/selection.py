@@ -15,7 +15,6 @@ from aleator.training.histories import Users
 
 Select = Literal["balanced", "overall"]
 Parts = Callable[[Users], tuple[Tensor, Tensor]]  # a batch -> expectation and uncertainty, [B, n_items] each
-COARSE = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # looked at while the estimator trains
 FINE = tuple(round(0.02 * i, 2) for i in range(51))
 PAPER = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 

@@ -423,6 +423,9 @@ def test_what_is_nowhere_is_downloaded_once(
     assert list((tmp_path / "empty").iterdir()) == []
     assert_same(catalog.load("adressa", tmp_path / "empty"), first)
     assert len(publisher.asked) == 2
+    (away_from_home / "adressa" / "test.txt").unlink()
+    assert_same(catalog.load("adressa"), first)
+    assert publisher.asked[2:] == ["/test.txt"]  # only what is missing
 
 
 def test_a_download_of_other_content_is_refused(

@@ -64,8 +64,8 @@ class Answer(BaseHTTPRequestHandler):
         if self.server.cuts:
             self.server.cuts -= 1
             body = body[: len(body) // 2]  # then the connection is closed
+        self.server.sent += len(body)  # before the last byte leaves: the test may look as soon as it has it
         self.wfile.write(body)
-        self.server.sent += len(body)
 
     def log_message(self, *args: object) -> None:
         pass

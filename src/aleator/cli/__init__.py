@@ -1,0 +1,46 @@
+"""The command line: the same verbs as in Python, and nothing more."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from aleator.cli import data, demo, doctor, verbs
+from aleator.errors import AleatorError
+
+app = typer.Typer(
+    name="aleator",
+    help="Recommendation with aleatoric uncertainty.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data.app, name="data")
+app.command()(demo.demo)
+app.command()(verbs.fit)
+app.command()(verbs.evaluate)
+app.command()(verbs.recommend)
+app.command()(doctor.doctor)
+
+
+def main() -> None:
+    """Run a command: 0 when it went well, 2 for a mistake in the input, 130 for Ctrl-C."""
+    try:
+        code = app(standalone_mode=False)
+    except AleatorError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted; nothing was written", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:  # the reader, such as head, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+            raise
+        error.show()  # a wrong option or argument, told by the parser
+        code = error.exit_code
+    sys.exit(code or 0)

@@ -116,6 +116,16 @@ def load(name: str, root: str | os.PathLike[str] | None = None, download: bool =
     return _split(entry, *_read_source(source, cache_folder() / name))
 
 
+def at_hand(root: str | os.PathLike[str] | None = None) -> list[str]:
+    """The names of the datasets that `load` finds without a download."""
+    places = [Path(p) for p in (root, os.environ.get("ALEATOR_DATA"), cache_folder()) if p]
+    return [
+        name
+        for name, entry in CATALOG.items()
+        if any((p / entry.archive).is_file() or any(_complete(p / name, s) for s in entry.sources) for p in places)
+    ]
+
+
 def cache_folder() -> Path:
     """Where downloads are kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aleator"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,15 +52,17 @@ def read(
     """
     named = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
     frame: str | None = None
+    notes: list[str] = []
     if sp.issparse(source):
-        columns, notes = _matrix(source), []
+        columns = _matrix(source)
     elif isinstance(source, (str, os.PathLike)):
         columns, notes = _file(Path(source), format, named)
     else:
         columns, frame, notes = _frame(source, named)
     in_time_order = bool(columns.pop("in_time_order", False))
-    data = Interactions.of(**columns, duplicates=duplicates, in_time_order=in_time_order, frame=frame,
-                           notes=tuple(notes), **about)
+    data = Interactions.of(
+        **columns, duplicates=duplicates, in_time_order=in_time_order, frame=frame, notes=tuple(notes), **about
+    )
     if data.rating is not None and min_rating is None:
         note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
         data = data.take(np.arange(len(data)), note)
@@ -97,7 +100,9 @@ def write(data: Interactions, path: str | os.PathLike[str]) -> None:
         types = {"user": "user_id:token", "item": "item_id:token", "time": "timestamp:float"}
         table.rename({c: types.get(c, f"{c}:float") for c in table.columns}).write_csv(target, separator="\t")
     else:
-        raise AleatorError(f"'{target.name}' names no format that can be written", "end it in csv, tsv, parquet, inter or npz")
+        raise AleatorError(
+            f"'{target.name}' names no format that can be written", "end it in csv, tsv, parquet, inter or npz"
+        )
 
 
 def _matrix(matrix: Any) -> Columns:
@@ -119,10 +124,24 @@ def _file(path: Path, format: str | None, named: dict[str, str | None]) -> tuple
 
 def _kind(path: Path) -> str:
     suffix = path.name.removesuffix(".gz").rsplit(".", 1)[-1].lower()
-    known = {"csv": "csv", "tsv": "tsv", "parquet": "parquet", "pq": "parquet", "inter": "inter", "data": "u.data",
-             "dat": "ratings.dat", "npz": "npz", "txt": "adjacency", "base": "u.data", "test": "u.data"}
-    require(suffix in known, f"the format of '{path}' cannot be told from its name",
-            "give format= one of csv, tsv, parquet, inter, u.data, ratings.dat, npz, adjacency")
+    known = {
+        "csv": "csv",
+        "tsv": "tsv",
+        "parquet": "parquet",
+        "pq": "parquet",
+        "inter": "inter",
+        "data": "u.data",
+        "dat": "ratings.dat",
+        "npz": "npz",
+        "txt": "adjacency",
+        "base": "u.data",
+        "test": "u.data",
+    }
+    require(
+        suffix in known,
+        f"the format of '{path}' cannot be told from its name",
+        "give format= one of csv, tsv, parquet, inter, u.data, ratings.dat, npz, adjacency",
+    )
     return known[suffix]
 
 
@@ -148,9 +167,12 @@ def _table(path: Path, kind: str | None) -> pl.DataFrame:
             return parts.with_columns(pl.col("user", "item").cast(pl.Int64), pl.col("rating", "time").cast(pl.Float64))
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
-        raise AleatorError(f"'{path}' cannot be read as {kind} ({reason})", "check the file or give its format") from None
-    raise AleatorError(f"unknown format '{kind}'",
-                       "give one of csv, tsv, parquet, inter, u.data, ratings.dat, npz, adjacency")
+        raise AleatorError(
+            f"'{path}' cannot be read as {kind} ({reason})", "check the file or give its format"
+        ) from None
+    raise AleatorError(
+        f"unknown format '{kind}'", "give one of csv, tsv, parquet, inter, u.data, ratings.dat, npz, adjacency"
+    )
 
 
 def _inter(table: pl.DataFrame) -> pl.DataFrame:
@@ -179,8 +201,10 @@ def _adjacency(path: Path) -> Columns:
             try:
                 ids = np.array(line.split(), np.int64)
             except ValueError:
-                raise AleatorError(f"line {number} of '{path}' is not a list of integers",
-                                   "each line holds a user and its items, or give the format") from None
+                raise AleatorError(
+                    f"line {number} of '{path}' is not a list of integers",
+                    "each line holds a user and its items, or give the format",
+                ) from None
             if len(ids) > 1:
                 users.append(np.full(len(ids) - 1, ids[0]))
                 items.append(ids[1:])
@@ -192,7 +216,9 @@ def _npz(path: Path) -> Columns:
     parts = read_npz(path)
     if "" in parts:
         return parts[""]
-    require("train" in parts, f"'{path}' holds no train_user and train_item", "save arrays user and item, or train_user ...")
+    require(
+        "train" in parts, f"'{path}' holds no train_user and train_item", "save arrays user and item, or train_user ..."
+    )
     names = [n for n in ("train", "valid", "test") if n in parts]
     shared = set.intersection(*(set(parts[n]) for n in names))
     return {c: np.concatenate([parts[n][c] for n in names]) for c in shared}
@@ -203,7 +229,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Columns]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise AleatorError(f"'{path}' is not a numpy archive ({error})", "check the file") from None
     parts: dict[str, Columns] = {}
     for name, array in arrays.items():
@@ -224,8 +250,10 @@ def _frame(source: Any, named: dict[str, str | None]) -> tuple[Columns, str | No
 
         table = nw.from_native(source, eager_only=True)
     except TypeError:
-        raise AleatorError(f"a {type(source).__name__} cannot be read as interactions",
-                           "give a path, a frame, a dict of columns or a scipy sparse matrix") from None
+        raise AleatorError(
+            f"a {type(source).__name__} cannot be read as interactions",
+            "give a path, a frame, a dict of columns or a scipy sparse matrix",
+        ) from None
     columns, notes = _pick(table, named, "the frame")
     return columns, table.implementation.name.lower(), notes
 
@@ -264,5 +292,7 @@ def _values(table: Any, name: str, role: str, where: str) -> Array:
         except ValueError:
             raise AleatorError(f"column '{name}' of {where} is no time", "give numbers or ISO dates") from None
     if role in ("rating", "weight") and values.dtype.kind not in "iufb":
-        raise AleatorError(f"column '{name}' of {where} is taken as the {role} but holds no numbers", f"name another with {role}=")
+        raise AleatorError(
+            f"column '{name}' of {where} is taken as the {role} but holds no numbers", f"name another with {role}="
+        )
     return values

@@ -146,7 +146,9 @@ class Interactions:
         )
         require(len(made) > 0, "there are no interactions", "check that the file has rows below its header")
         if made.weight is not None:
-            require(bool((made.weight > 0).all()), "a weight is not positive", "give weights above 0 or drop those rows")
+            require(
+                bool((made.weight > 0).all()), "a weight is not positive", "give weights above 0 or drop those rows"
+            )
         return made._merge(duplicates)
 
     def __len__(self) -> int:
@@ -185,7 +187,7 @@ class Interactions:
 
     def take(self, rows: Array, *notes: str) -> Interactions:
         """The given rows (positions or a mask), the vocabularies kept."""
-        pick = {
+        pick: dict[str, Any] = {
             name: None if getattr(self, name) is None else getattr(self, name)[rows]
             for name in ("user", "item", "time", "weight", "rating")
         }
@@ -193,11 +195,13 @@ class Interactions:
 
     def together(self, other: Interactions) -> Interactions:
         """Both sets of pairs; they share their vocabularies."""
+
         def join(name: str) -> Array | None:
             mine, theirs = getattr(self, name), getattr(other, name)
             return None if mine is None or theirs is None else np.concatenate([mine, theirs])
 
-        return replace(self, **{name: join(name) for name in ("user", "item", "time", "weight", "rating")})
+        joined: dict[str, Any] = {name: join(name) for name in ("user", "item", "time", "weight", "rating")}
+        return replace(self, **joined)
 
     def with_titles(self, titles: dict[Any, str]) -> Interactions:
         """The same with a title for each item, by external id; items without one show their id."""
@@ -222,9 +226,7 @@ class Interactions:
         require(len(kept) > 0, "cleaning left no interactions", "lower min_rating or k_core")
         return kept._compact()
 
-    def split(
-        self, *, valid: float = 0.1, test: float = 0.2, by: By = "random", seed: int = 0
-    ) -> Split:
+    def split(self, *, valid: float = 0.1, test: float = 0.2, by: By = "random", seed: int = 0) -> Split:
         """Train, validation and test parts; see `aleator.data.splits.split`."""
         from aleator.data.splits import split
 
@@ -282,7 +284,9 @@ def _column(values: Any, name: str, dtype: Any = None) -> Array | None:
         column = column.astype("datetime64[us]").astype(np.int64)
     require(column.dtype.kind in "iuf", f"the {name} column is of type {column.dtype}", "make it a number or a date")
     if column.dtype.kind == "f":
-        require(bool(np.isfinite(column).all()), f"the {name} column has missing values", "fill them or drop those rows")
+        require(
+            bool(np.isfinite(column).all()), f"the {name} column has missing values", "fill them or drop those rows"
+        )
     return column
 
 

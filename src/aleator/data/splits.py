@@ -43,7 +43,9 @@ class Split:
             return self
         require(0 < valid < 1, f"valid is {valid}", "give a share between 0 and 1")
         held = _hold_out(self.train, valid, self.valid_by, np.random.default_rng(seed))
-        require(bool(held.any()), "no validation pair could be carved from train", "give more data or a validation part")
+        require(
+            bool(held.any()), "no validation pair could be carved from train", "give more data or a validation part"
+        )
         return replace(self, train=self.train.take(~held), valid=self.train.take(held))
 
     def __repr__(self) -> str:
@@ -60,8 +62,11 @@ def split(data: Interactions, *, valid: float, test: float, by: By, seed: int) -
     """
     if by not in ("random", "user_time", "global_time", "last"):
         raise unknown_name("split", by, ["random", "user_time", "global_time", "last"])
-    require(0 < test < 1 and 0 <= valid < 1 and valid + test < 1, f"valid is {valid} and test is {test}",
-            "give shares of at least 0 that sum to less than 1, with a test share above 0")
+    require(
+        0 < test < 1 and 0 <= valid < 1 and valid + test < 1,
+        f"valid is {valid} and test is {test}",
+        "give shares of at least 0 that sum to less than 1, with a test share above 0",
+    )
     rng = np.random.default_rng(seed)
     held = _hold_out(data, test, by, rng)
     require(bool(held.any()), "the split leaves no test pair", "give users with more pairs or a larger test share")
@@ -79,11 +84,14 @@ def given(train: Interactions, test: Interactions, valid: Interactions | None = 
     A pair of the test (or validation) part that also stands in train is left out of the former, and counted.
     """
     parts = [train, test] + ([valid] if valid is not None else [])
-    if train.users.ids.dtype.kind != test.users.ids.dtype.kind or train.items.ids.dtype.kind != test.items.ids.dtype.kind:
+    if (
+        train.users.ids.dtype.kind != test.users.ids.dtype.kind
+        or train.items.ids.dtype.kind != test.items.ids.dtype.kind
+    ):
         raise AleatorError("train and test have ids of different types", "read both with the same id types")
     users = Vocabulary(np.unique(np.concatenate([p.users.ids for p in parts])))
     items = Vocabulary(np.unique(np.concatenate([p.items.ids for p in parts])))
-    titles = {}
+    titles: dict[Any, str] = {}
     for part in parts:
         if part.titles is not None:
             titles.update(zip(part.items.decode(np.arange(part.n_items)).tolist(), part.titles.tolist(), strict=True))
@@ -93,13 +101,17 @@ def given(train: Interactions, test: Interactions, valid: Interactions | None = 
             part,
             user=users.encode(part.users.ids)[part.user].astype(np.int32),
             item=items.encode(part.items.ids)[part.item].astype(np.int32),
-            users=users, items=items, titles=None,
+            users=users,
+            items=items,
+            titles=None,
         )
 
     def without(part: Interactions, others: list[Interactions], name: str) -> Interactions:
         key = part.user.astype(np.int64) * len(items) + part.item
         seen = np.isin(key, np.concatenate([o.user.astype(np.int64) * len(items) + o.item for o in others]))
-        notes = (f"{name}: {int(seen.sum())} pairs that also stand in an earlier part were left out",) if seen.any() else ()
+        notes = (
+            (f"{name}: {int(seen.sum())} pairs that also stand in an earlier part were left out",) if seen.any() else ()
+        )
         return part.take(~seen, *notes)
 
     train = moved(train)
@@ -110,9 +122,7 @@ def given(train: Interactions, test: Interactions, valid: Interactions | None = 
     require(len(test) > 0, "the split leaves no test pair", "check that the test part is not a copy of train")
     about.setdefault("valid_by", "user_time" if train.in_time() is not None else "random")
     counts = {"train": len(parts[0]), "valid": len(parts[2]) if len(parts) > 2 else 0, "test": len(parts[1])}
-    return Split(
-        train, replace(valid, titles=train.titles), replace(test, titles=train.titles), counts=counts, **about
-    )
+    return Split(train, replace(valid, titles=train.titles), replace(test, titles=train.titles), counts=counts, **about)
 
 
 def _hold_out(data: Interactions, share: float, by: ValidBy, rng: np.random.Generator) -> Rows:
@@ -150,7 +160,7 @@ def _latest_of_all(data: Interactions, share: float) -> Rows:
     assert data.time is not None
     order = np.lexsort((data.item, data.user, data.time))
     held = np.zeros(len(data), bool)
-    held[order[len(data) - round(share * len(data)):]] = True
+    held[order[len(data) - round(share * len(data)) :]] = True
     return held
 
 
@@ -166,4 +176,5 @@ def _balanced(data: Interactions, share: float, rng: np.random.Generator) -> Row
     size = np.bincount(data.user, minlength=data.n_users)
     stripped = np.bincount(data.user[held], minlength=data.n_users) == size
     last = _rank_from_top(data.user, -key) == 0
-    return held & ~(stripped[data.user] & last)
+    kept: Rows = held & ~(stripped[data.user] & last)
+    return kept

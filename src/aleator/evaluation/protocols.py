@@ -23,7 +23,7 @@ from aleator.evaluation.metrics import METRICS, gini
 from aleator.evaluation.report import Empty, Report
 from aleator.progress import progress
 from aleator.ranking import best, blocks
-from aleator.training.histories import Histories, Users
+from aleator.training.histories import Histories, Users, pieces
 
 PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
 
@@ -71,18 +71,28 @@ def evaluate(
     shown = {cut: torch.zeros(seen.n_items, dtype=torch.int64, device=device) for cut in cuts}
     size, chunk = blocks(len(who), seen.n_items, device, memory)
     with torch.no_grad(), progress("evaluating", len(who)) as bar:
-        for index in who.split(size):
+        for index in pieces(who, size):
             test = test_rows.batch(index)
-            lists = best(link.score, link.users(index), max(cuts), seen.n_items, seen=seen_rows.batch(index),
-                         candidates=[None, in_tail], chunk=chunk)
+            lists = best(
+                link.score,
+                link.users(index),
+                max(cuts),
+                seen.n_items,
+                seen=seen_rows.batch(index),
+                candidates=[None, in_tail],
+                chunk=chunk,
+            )
             everything, only_tail = (items for _, items in lists)
             tail_test = in_tail[test.item]
             hits = _hits(everything, test, seen.n_items)
             hits_relative = _hits(only_tail, test, seen.n_items)
             n_tail = torch.bincount(test.row[tail_test], minlength=len(index))
             at_tail = in_tail[everything] & (everything >= 0)
-            for name, hit, relevant in (("overall", hits, test.size), ("tail_absolute", hits & at_tail, n_tail),
-                                        ("tail_relative", hits_relative, n_tail)):
+            for name, hit, relevant in (
+                ("overall", hits, test.size),
+                ("tail_absolute", hits & at_tail, n_tail),
+                ("tail_relative", hits_relative, n_tail),
+            ):
                 for metric, function in METRICS.items():
                     for cut in cuts:
                         value = function(hit, relevant, cut)
@@ -104,10 +114,16 @@ def evaluate(
         per_user=per_user,
         lists={name: value for cut in cuts for name, value in _lists(shown[cut], cut, popularity, in_tail).items()},
         about={
-            "dataset": split.name, "recipe": recipe, "empty": empty, "tail": str(tail),
-            "tail_cut": tail.cut(seen.popularity), "tail_items": tail.describe(seen.popularity),
-            "users": len(who), "test_pairs": len(split.test),
-            "untrained_items": len(np.unique(untrained)), "untrained_pairs": len(untrained),
+            "dataset": split.name,
+            "recipe": recipe,
+            "empty": empty,
+            "tail": str(tail),
+            "tail_cut": tail.cut(seen.popularity),
+            "tail_items": tail.describe(seen.popularity),
+            "users": len(who),
+            "test_pairs": len(split.test),
+            "untrained_items": len(np.unique(untrained)),
+            "untrained_pairs": len(untrained),
         },
     )
 
@@ -143,10 +159,16 @@ class _Link:
             return
         user = model.fitted.users.encode(seen.users.decode(np.arange(seen.n_users)))
         item = model.fitted.items.encode(seen.items.decode(np.arange(seen.n_items)))
-        require(bool((item >= 0).any()), "the model knows none of the items of this split", "evaluate it on its own data")
+        require(
+            bool((item >= 0).any()), "the model knows none of the items of this split", "evaluate it on its own data"
+        )
         self.user, self.item = torch.from_numpy(user).to(device), torch.from_numpy(item).to(device)
-        rows = [seen_items[seen_items >= 0] for seen_items in
-                (item[seen.csr.indices[a:b]] for a, b in zip(seen.csr.indptr, seen.csr.indptr[1:], strict=False))]
+        rows = [
+            seen_items[seen_items >= 0]
+            for seen_items in (
+                item[seen.csr.indices[a:b]] for a, b in zip(seen.csr.indptr, seen.csr.indptr[1:], strict=False)
+            )
+        ]
         self.newcomers = Histories.of_lists(rows, model.fitted.n_items, device)
 
     def users(self, index: Tensor) -> Users:

@@ -71,8 +71,11 @@ def compare(mine: PerUser, theirs: PerUser) -> Comparison:
         mean_a, mean_b = (float(x.mean()) if len(x) else 0.0 for x in (a, b))
         change = mean_a / mean_b - 1 if mean_b else (0.0 if mean_a == 0 else float("inf"))
         middle = mean_a - mean_b
-        rows.append(Row(protocol, metric, mean_a, mean_b, change, middle - 1.96 * error, middle + 1.96 * error,
-                        float(p), len(a)))
+        rows.append(
+            Row(
+                protocol, metric, mean_a, mean_b, change, middle - 1.96 * error, middle + 1.96 * error, float(p), len(a)
+            )
+        )
     return Comparison(rows)
 
 

@@ -86,8 +86,11 @@ class Recommender(Configurable, ABC):
         histories = []
         for name, items in who.items():
             dense = self.fitted.items.encode(list(items))
-            require(bool((dense >= 0).any()), f"none of the {len(dense)} items in the history of {name!r} is known",
-                    "give at least one item id that the model was trained on")
+            require(
+                bool((dense >= 0).any()),
+                f"none of the {len(dense)} items in the history of {name!r} is known",
+                "give at least one item id that the model was trained on",
+            )
             histories.append(np.unique(dense[dense >= 0]))
         made = Histories.of_lists(histories, self.fitted.n_items, self.torch_device)
         return made.batch(torch.arange(len(histories)), known=False)
@@ -125,13 +128,22 @@ class Recommender(Configurable, ABC):
         for first in range(0, len(whole), size):
             block = _slice(whole, first, min(first + size, len(whole)))
             with torch.no_grad():
-                values, items = best(self.score_block, block, k, n_items, seen=block if filter_seen else None,
-                                     candidates=[candidates], chunk=chunk)[0]
+                values, items = best(
+                    self.score_block,
+                    block,
+                    k,
+                    n_items,
+                    seen=block if filter_seen else None,
+                    candidates=[candidates],
+                    chunk=chunk,
+                )[0]
                 parts = {"score": values} | self.explain(block, items)
             place, rank = (items >= 0).nonzero(as_tuple=True)
-            rows = {"user_id": [names[first + p] for p in place.tolist()],
-                    "item_id": self.fitted.items.decode(items[place, rank].cpu().numpy()).tolist(),
-                    "rank": (rank + 1).tolist()}
+            rows = {
+                "user_id": [names[first + p] for p in place.tolist()],
+                "item_id": self.fitted.items.decode(items[place, rank].cpu().numpy()).tolist(),
+                "rank": (rank + 1).tolist(),
+            }
             rows |= {name: value[place, rank].tolist() for name, value in parts.items()}
             for name, values in rows.items():
                 columns.setdefault(name, []).extend(values)
@@ -169,25 +181,36 @@ class Recommender(Configurable, ABC):
         """Write a folder that `load` reads: safetensors and a JSON manifest, whole or not at all."""
         about, tensors = checkpoint.pack_data(self.fitted)
         learned, more = self.pack()
-        versions = {"aleator": __version__, "numpy": np.__version__, "scipy": scipy.__version__,
-                    "torch": torch.__version__}
-        manifest = {"kind": type(self).__name__, "options": self.options(), "learned": learned, "data": about,
-                    "versions": versions}
+        versions = {
+            "aleator": __version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "torch": torch.__version__,
+        }
+        manifest = {
+            "kind": type(self).__name__,
+            "options": self.options(),
+            "learned": learned,
+            "data": about,
+            "versions": versions,
+        }
         checkpoint.write(folder, manifest, tensors | more)
 
     @classmethod
     def load(cls, folder: checkpoint.Path_, device: str = "auto") -> Self:
         """Read what `save` wrote."""
         manifest, tensors = checkpoint.read(folder)
-        require(manifest.get("kind") == cls.__name__, f"'{folder}' holds a {manifest.get('kind')}, not a {cls.__name__}",
-                "load it with the class that saved it, or with aleator.load_model")
+        require(
+            manifest.get("kind") == cls.__name__,
+            f"'{folder}' holds a {manifest.get('kind')}, not a {cls.__name__}",
+            "load it with the class that saved it, or with aleator.load_model",
+        )
         try:
             made = cls.restore(manifest["options"] | {"device": device})
             made.data = checkpoint.unpack_data(manifest["data"], tensors)
             made.unpack(manifest["learned"], {k: v.to(made.torch_device) for k, v in tensors.items()})
         except (KeyError, TypeError, IndexError, RuntimeError) as error:
-            raise AleatorError(f"'{folder}' is damaged or foreign ({type(error).__name__}: {error})",
-                               "give a folder that was written by save") from None
+            raise checkpoint.damaged(folder, error) from None
         return made
 
     @classmethod
@@ -237,8 +260,11 @@ def as_split(data: Split | Interactions) -> Split:
     """A split as it is; bare interactions as a split without a test part."""
     if isinstance(data, Split):
         return data
-    require(isinstance(data, Interactions), f"a {type(data).__name__} cannot be fitted on",
-            "give a Split or Interactions, such as al.read or al.load return")
+    require(
+        isinstance(data, Interactions),
+        f"a {type(data).__name__} cannot be fitted on",
+        "give a Split or Interactions, such as al.read or al.load return",
+    )
     require(data.n_users > 1, "the data has one user only", "give the interactions of several users")
     nothing = data.take(np.zeros(len(data), bool))
     return Split(data, nothing, nothing, valid_by="user_time" if data.in_time() is not None else "random")
@@ -246,5 +272,6 @@ def as_split(data: Split | Interactions) -> Split:
 
 def _slice(users: Users, first: int, last: int) -> Users:
     rows = (users.row >= first) & (users.row < last)
-    return Users(users.index[first:last], users.row[rows] - first, users.item[rows], users.weight[rows],
-                 users.size[first:last])
+    return Users(
+        users.index[first:last], users.row[rows] - first, users.item[rows], users.weight[rows], users.size[first:last]
+    )

@@ -41,7 +41,12 @@ class MF(Model):
     check_every: int = 2
 
     paper: ClassVar[dict[str, Any]] = {
-        "solver": "adam", "negatives": "shared", "l2": 0.0, "lr": 1e-4, "batch_size": 32, "max_epochs": 1000,
+        "solver": "adam",
+        "negatives": "shared",
+        "l2": 0.0,
+        "lr": 1e-4,
+        "batch_size": 32,
+        "max_epochs": 1000,
     }
 
     def __post_init__(self) -> None:
@@ -49,8 +54,12 @@ class MF(Model):
         require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
-        require(min(self.iterations, self.batch_size, self.max_epochs, self.patience, self.check_every) >= 1
-                and self.lr > 0, "a training option is not positive", "give numbers above 0")
+        require(
+            min(self.iterations, self.batch_size, self.max_epochs, self.patience, self.check_every) >= 1
+            and self.lr > 0,
+            "a training option is not positive",
+            "give numbers above 0",
+        )
         self.solved_by: str | None = None  # "implicit", "torch" or "adam"
 
     @property
@@ -75,7 +84,10 @@ class MF(Model):
         # implicit puts c = 1 / mu on observed pairs and 1 on the others: our objective divided by mu
         with progress("MF by ALS", self.iterations) as shown, threadpool_limits(1, "blas"):
             als = AlternatingLeastSquares(
-                factors=self.dim, alpha=1 / self.mu, regularization=self.l2 / self.mu, iterations=self.iterations,
+                factors=self.dim,
+                alpha=1 / self.mu,
+                regularization=self.l2 / self.mu,
+                iterations=self.iterations,
                 random_state=self.seed,
             )
             als.fit(self.fitted.csr, show_progress=False, callback=lambda *_: shown.advance(1))
@@ -107,8 +119,14 @@ class MF(Model):
             (0.01 * torch.randn(n, self.dim, generator=generator)).to(self.torch_device).requires_grad_() for n in sizes
         )
         trainer = Trainer(
-            max_epochs=epochs or self.max_epochs, batch_size=self.batch_size, lr=self.lr, device=self.torch_device,
-            patience=self.patience, check_every=self.check_every, seed=self.seed, label="MF by Adam",
+            max_epochs=epochs or self.max_epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            device=self.torch_device,
+            patience=self.patience,
+            check_every=self.check_every,
+            seed=self.seed,
+            label="MF by Adam",
         )
         parameters = [self.user_factors, self.item_factors]
         self.log = trainer.fit(parameters, self.loss, self.histories, self.checker(check))

@@ -22,6 +22,7 @@ from aleator.data.interactions import Array, Interactions, Vocabulary
 from aleator.errors import AleatorError, require
 
 FORMAT = 1
+_AGAIN = "give a folder that was written by save"
 Path_ = str | os.PathLike[str]
 
 
@@ -29,8 +30,11 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
     """Write beside the target, then put it in place with one rename; an earlier model there is replaced."""
     target = Path(folder)
     if target.exists():
-        require((target / "manifest.json").is_file() or (target.is_dir() and not any(target.iterdir())),
-                f"'{target}' exists and is no model folder", "save to another place")
+        require(
+            (target / "manifest.json").is_file() or (target.is_dir() and not any(target.iterdir())),
+            f"'{target}' exists and is no model folder",
+            "save to another place",
+        )
     text = json.dumps({"format": FORMAT, **manifest}, indent=1, sort_keys=True)
     made = None
     try:
@@ -45,25 +49,39 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
         made.rename(target)
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
-        raise AleatorError(f"the model could not be saved to '{target}' ({error})",
-                           "free some space or save to another place") from None
+        raise AleatorError(
+            f"the model could not be saved to '{target}' ({error})", "free some space or save to another place"
+        ) from None
     finally:
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
 
 
+def read_manifest(folder: Path_) -> dict[str, Any]:
+    """The manifest of a folder."""
+    source = Path(folder)
+    require((source / "manifest.json").is_file(), f"'{source}' is no model folder", _AGAIN)
+    try:
+        manifest: dict[str, Any] = json.loads((source / "manifest.json").read_text())
+        written = manifest["format"]
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise damaged(folder, error) from None
+    require(written == FORMAT, f"'{source}' has format {written}", f"this version of aleator reads format {FORMAT}")
+    return manifest
+
+
 def read(folder: Path_) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The manifest and the tensors of a folder."""
-    source = Path(folder)
-    again = "give a folder that was written by save"
-    require((source / "manifest.json").is_file(), f"'{source}' is no model folder", again)
+    manifest = read_manifest(folder)
     try:
-        manifest = json.loads((source / "manifest.json").read_text())
-        require(manifest["format"] == FORMAT, f"'{source}' has format {manifest['format']}",
-                f"this version of aleator reads format {FORMAT}")
-        return manifest, load_file(source / "tensors.safetensors")
-    except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
-        raise AleatorError(f"'{source}' is damaged or foreign ({type(error).__name__}: {error})", again) from None
+        return manifest, load_file(Path(folder) / "tensors.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise damaged(folder, error) from None
+
+
+def damaged(folder: Path_, error: Exception) -> AleatorError:
+    """The error for a folder that cannot be understood."""
+    return AleatorError(f"'{folder}' is damaged or foreign ({type(error).__name__}: {error})", _AGAIN)
 
 
 def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -78,8 +96,13 @@ def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors["data.weight"] = torch.from_numpy(data.csr.data.astype(np.float32))
     if data.titles is not None:
         tensors |= _pack_ids("data.titles", data.titles)
-    about = {"users": data.n_users, "items": data.n_items, "pairs": len(data), "fingerprint": data.fingerprint,
-             "frame": data.frame}
+    about = {
+        "users": data.n_users,
+        "items": data.n_items,
+        "pairs": len(data),
+        "fingerprint": data.fingerprint,
+        "frame": data.frame,
+    }
     return about, tensors
 
 
@@ -93,7 +116,9 @@ def unpack_data(about: dict[str, Any], tensors: dict[str, Tensor]) -> Interactio
         Vocabulary(_unpack_ids("data.users", tensors)),
         Vocabulary(_unpack_ids("data.items", tensors)),
         weight=None if weight is None else weight.numpy(),
-        titles=_unpack_ids("data.titles", tensors) if "data.titles" in tensors or "data.titles.text" in tensors else None,
+        titles=_unpack_ids("data.titles", tensors)
+        if "data.titles" in tensors or "data.titles.text" in tensors
+        else None,
         frame=about.get("frame"),
     )
 

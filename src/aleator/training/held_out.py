@@ -10,7 +10,7 @@ from torch import Tensor
 from aleator.data.interactions import Interactions
 from aleator.evaluation.metrics import recall
 from aleator.ranking import blocks, hide, top_k
-from aleator.training.histories import Histories, Users
+from aleator.training.histories import Histories, Users, pieces
 
 Scorings = Callable[[Users], Iterable[Tensor]]  # a block of scores [B, n_items] for each of V scorings
 
@@ -45,7 +45,7 @@ class HeldOut:
         """
         overall, tail = [], []
         size, _ = blocks(len(self.who), self.held.n_items, self.who.device)
-        for index in self.who.split(size):
+        for index in pieces(self.who, size):
             users, held = self.fitted.batch(index), self.held.batch(index)
             relevant = torch.zeros((len(index), self.held.n_items), dtype=torch.bool, device=index.device)
             relevant[held.row, held.item] = True

@@ -61,6 +61,12 @@ class Histories:
         return Users(who, row, self.item[place], self.weight[place], size)
 
 
+def pieces(index: Tensor, size: int) -> tuple[Tensor, ...]:
+    """`index` cut into pieces of at most `size`."""
+    cut: tuple[Tensor, ...] = index.split(size)  # type: ignore[no-untyped-call]
+    return cut
+
+
 def resolve_device(name: str) -> torch.device:
     """ "auto" is the GPU where there is one."""
     if name == "auto":

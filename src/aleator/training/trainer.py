@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aleator.errors import AleatorError
 from aleator.progress import progress
-from aleator.training.histories import Histories, Users
+from aleator.training.histories import Histories, Users, pieces
 
 Precision = Literal["auto", "float32", "tf32"]
 
@@ -63,7 +63,7 @@ class Trainer:
             for epoch in range(1, self.max_epochs + 1):
                 total = torch.zeros((), dtype=torch.float64, device=self.device)
                 shuffled = who[torch.randperm(len(who), generator=order).to(self.device)]
-                for index in shuffled.split(self.batch_size):
+                for index in pieces(shuffled, self.batch_size):
                     with _products(self.precision, self.device):
                         value = loss(histories.batch(index), generator) / len(index)
                         optimizer.zero_grad(set_to_none=True)
@@ -72,8 +72,10 @@ class Trainer:
                     total += value.detach() * len(index)
                 row = {"epoch": epoch, "loss": float(total) / max(len(who), 1)}
                 if not math.isfinite(row["loss"]):
-                    raise AleatorError(f"{self.label} diverged: the loss is {row['loss']} in epoch {epoch}",
-                                       f"try a learning rate below {self.lr:g} or a larger gamma")
+                    raise AleatorError(
+                        f"{self.label} diverged: the loss is {row['loss']} in epoch {epoch}",
+                        f"try a learning rate below {self.lr:g} or a larger gamma",
+                    )
                 if check is not None and epoch % self.check_every == 0:
                     row["metric"] = check()
                     if row["metric"] > best:

@@ -17,7 +17,10 @@ from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "linear": lambda x: x, "relu": torch.relu, "tanh": torch.tanh, "elu": F.elu,
+    "linear": lambda x: x,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "elu": F.elu,
 }
 
 
@@ -34,17 +37,22 @@ class FactorEstimator(Estimator):
     init: float = 0.01  # standard deviation of both projections at the start
     self_exclude: bool = True
     history_dropout: float = 0.0
-    weight_decay: float = 0.1
-    lr: float = 1e-3
-    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 32 steps an epoch
+    weight_decay: float = 0.3
+    lr: float = 3e-3
+    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 16 steps an epoch
     max_epochs: int = 200
     patience: int = 8
     check_every: int = 2
     precision: Precision = "auto"
 
     paper: ClassVar[dict[str, Any]] = {
-        "self_exclude": False, "history_dropout": 0.0, "weight_decay": 0.0, "lr": 1e-4, "batch_size": 32,
-        "max_epochs": 1000, "patience": 10,
+        "self_exclude": False,
+        "history_dropout": 0.0,
+        "weight_decay": 0.0,
+        "lr": 1e-4,
+        "batch_size": 32,
+        "max_epochs": 1000,
+        "patience": 10,
     }
 
     def __post_init__(self) -> None:
@@ -76,9 +84,16 @@ class FactorEstimator(Estimator):
             return self.loss(users, r, objective, draw)
 
         trainer = Trainer(
-            max_epochs=epochs or self.max_epochs, batch_size=self._batch_size(histories), lr=self.lr, device=device,
-            weight_decay=self.weight_decay, patience=self.patience, check_every=self.check_every,
-            precision=self.precision, seed=self.seed, label="uncertainty estimator",
+            max_epochs=epochs or self.max_epochs,
+            batch_size=self._batch_size(histories),
+            lr=self.lr,
+            device=device,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            check_every=self.check_every,
+            precision=self.precision,
+            seed=self.seed,
+            label="uncertainty estimator",
         )
         parameters = [self.z, self.q]
         self.log = trainer.fit(parameters, loss, histories, check)
@@ -87,7 +102,7 @@ class FactorEstimator(Estimator):
     def _batch_size(self, histories: Histories) -> int:
         if self.batch_size != "auto":
             return self.batch_size
-        return min(max(int((histories.size > 0).sum()) // 32, 16), 1024)
+        return min(max(int((histories.size > 0).sum()) // 16, 16), 2048)
 
     def loss(self, users: Users, r: Tensor, objective: Objective, draw: torch.Generator | None = None) -> Tensor:
         """The objective summed over a batch of users and all items; r [B, n_items] is overwritten."""

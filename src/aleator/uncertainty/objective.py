@@ -16,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Objective:
-    """alpha, beta, gamma of the paper; `floor` is added to e^s (0 in the paper, 1e-3 in its released program)."""
+    """alpha, beta, gamma of the paper; `floor` is added to e^s (0 in the paper, 1e-3 in its program)."""
 
     alpha: float = 1.0
     beta: float = 0.01

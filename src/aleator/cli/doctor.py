@@ -1,0 +1,55 @@
+"""aleator doctor: what is installed and what this machine can do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+import torch
+
+from aleator.cli.options import DATA_ROOT, JSON, show_json
+from aleator.data import catalog
+
+PACKAGES = ("aleator", "numpy", "scipy", "torch", "safetensors", "implicit", "polars", "narwhals", "typer", "rich",
+            "matplotlib", "pandas", "pyarrow")
+
+
+def doctor(data_root: DATA_ROOT = None, json: JSON = False) -> None:
+    """Versions, devices and datasets at hand, with what is missing and what for."""
+    about = examine(data_root)
+    if json:
+        show_json(about)
+        return
+    print(f"python {about['python']} on {about['platform']}, {about['cores']} cores, device {about['device']}")
+    for name, version in about["packages"].items():
+        print(f"  {name:<12} {version or 'not installed'}")
+    print("datasets at hand: " + (", ".join(about["datasets"]) or "none; give --data-root or set ALEATOR_DATA"))
+    for advice in about["advice"]:
+        print(f"advice: {advice}")
+
+
+def examine(data_root: Any = None) -> dict[str, Any]:
+    """What `doctor --json` prints."""
+    packages: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            packages[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            packages[name] = None
+    advice = []
+    if packages["matplotlib"] is None:
+        advice.append("the HTML report needs matplotlib: pip install 'aleator[report]'")
+    if packages["implicit"] is None:
+        advice.append("MF by ALS on the CPU needs implicit: pip install implicit")
+    cuda = torch.cuda.is_available()
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "packages": packages,
+        "datasets": catalog.at_hand(data_root),
+        "advice": advice,
+    }

@@ -1,0 +1,120 @@
+"""aleator fit, evaluate, recommend."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import narwhals as nw
+import typer
+
+from aleator.aur import AUR
+from aleator.cli.options import (
+    CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, TAIL, build, open_dataset, parse_settings, show_json,
+)
+from aleator.data.splits import Split
+from aleator.data.tail import Tail
+from aleator.errors import require
+from aleator.evaluation.protocols import evaluate as run_evaluate
+from aleator.loading import load_model
+
+MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
+DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+def fit(
+    dataset: DATASET,
+    out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
+    model: Annotated[str, typer.Option(help="The model of the expectation.")] = "mf",
+    uncertainty: Annotated[bool, typer.Option(help="Fit the uncertainty estimator on top of the model.")] = True,
+    data_root: DATA_ROOT = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    max_epochs: Annotated[int | None, typer.Option(help="Most epochs of every part that is trained in epochs.")] = None,
+    min_rating: MIN_RATING = None,
+    recipe: RECIPE = "ours",
+    set: SET = None,
+    config: CONFIG = None,
+    quiet: QUIET = False,
+    json: JSON = False,
+) -> None:
+    """Fit a model, and the uncertainty estimator on top of it, and save both."""
+    recommender = build(model, parse_settings(config, set), with_uncertainty=uncertainty, recipe=recipe,
+                        seed=seed, device=device, max_epochs=max_epochs)
+    opened = open_dataset(dataset, data_root, min_rating=min_rating)
+    start = time.perf_counter()
+    recommender.fit(opened)
+    recommender.save(out)
+    told: dict[str, Any] = {"out": str(out), "model": model, "recipe": recipe, "pairs": len(recommender.fitted),
+                            "seconds": round(time.perf_counter() - start, 2)}
+    if isinstance(recommender, AUR):
+        told |= {"lam": recommender.lam_used, "epochs": recommender.estimator.log.best_epoch if recommender.estimator.log else None}
+    if json:
+        show_json(told)
+        return
+    name = f"{'AUR on ' if uncertainty else ''}{model}"
+    chosen = f", lam {told['lam']:g} chosen after {told['epochs']} epochs" if isinstance(recommender, AUR) else ""
+    paper = " [recipe paper: chosen on the test part]" if recipe == "paper" else ""
+    print(f"{name} fitted on {told['pairs']:,} pairs in {told['seconds']:.1f} s{chosen}{paper}; saved in {out}")
+
+
+def evaluate(
+    folder: MODEL_FOLDER,
+    dataset: DATASET,
+    data_root: DATA_ROOT = None,
+    tail: TAIL = None,
+    k: Annotated[list[int] | None, typer.Option(help="Cut-off; repeatable. 20 and 50 by default.")] = None,
+    empty: Annotated[str | None, typer.Option(help="Users without a relevant item: skip or zero.")] = None,
+    lam: Annotated[float | None, typer.Option(help="Blend at this lam instead of the chosen one.")] = None,
+    recipe: RECIPE = "ours",
+    device: DEVICE = "auto",
+    min_rating: MIN_RATING = None,
+    quiet: QUIET = False,
+    json: JSON = False,
+) -> None:
+    """Evaluate a saved model on the test part under the three protocols."""
+    require(empty in (None, "skip", "zero"), f"empty is {empty}", "give skip or zero")
+    require(recipe in ("ours", "paper"), f"recipe is {recipe}", "give ours or paper")
+    recommender = load_model(folder, device)
+    if lam is not None:
+        require(isinstance(recommender, AUR), "lam was given but the model has no uncertainty", "drop --lam")
+        assert isinstance(recommender, AUR)
+        recommender.set_lam(lam)
+    opened = open_dataset(dataset, data_root, min_rating=min_rating)
+    require(isinstance(opened, Split), f"'{dataset}' has no test part", "make one with `aleator data split`")
+    assert isinstance(opened, Split)
+    report = run_evaluate(recommender, opened, tail=Tail.parse(tail) if tail else None, k=k or (20, 50),
+                          empty=empty, recipe=recipe)  # type: ignore[arg-type]
+    print(report.to_json() if json else report)
+
+
+def recommend(
+    folder: MODEL_FOLDER,
+    users: Annotated[str | None, typer.Option(help="User ids, separated by commas.")] = None,
+    history: Annotated[str | None, typer.Option(help="Item ids of somebody new, separated by commas.")] = None,
+    k: Annotated[int, typer.Option(help="Items a user.")] = 20,
+    lam: Annotated[float | None, typer.Option(help="1 is the expectation alone, 0 the uncertainty alone.")] = None,
+    device: DEVICE = "auto",
+    json: JSON = False,
+) -> None:
+    """Recommend items to users of a saved model, or to somebody who is only a history."""
+    require((users is None) != (history is None), "give either --users or --history", "name users by id or items by id")
+    recommender = load_model(folder, device)
+    if lam is not None:
+        require(isinstance(recommender, AUR), "lam was given but the model has no uncertainty", "drop --lam")
+    options: dict[str, Any] = {} if lam is None else {"lam": lam}
+    data = recommender.fitted
+    if users is not None:
+        found = recommender.recommend([data.users.parse(u.strip()) for u in users.split(",")], k, **options)
+    else:
+        assert history is not None
+        found = recommender.recommend({"new": [data.items.parse(i.strip()) for i in history.split(",")]}, k, **options)
+    table = nw.from_native(found, eager_only=True)
+    if json:
+        show_json(table.rows(named=True))
+        return
+    shown = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in table.rows()]
+    widths = [max(len(c), *(len(r[i]) for r in shown)) if shown else len(c) for i, c in enumerate(table.columns)]
+    for row in [table.columns, *shown]:
+        print("  ".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip())
