@@ -47,7 +47,9 @@ class AUR(Recommender):
     alpha: float = 1.0
     beta: float = 0.01
     gamma: float = 0.001
-    floor: float = 0.01  # added to e^s in the loss, so that pairs fitted perfectly do not rule it; 0 is the paper's text
+    floor: float = (
+        0.01  # added to e^s in the loss, so that pairs fitted perfectly do not rule it; 0 is the paper's text
+    )
     lam: float | Literal["auto"] = "auto"
     select: selection.Select = "balanced"
     tail: Tail = field(default_factory=lambda: Tail.mass(0.5))

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from aleator.cli.options import DATA_ROOT, DATASET, JSON, MIN_RATING, TAIL, open_dataset, show_json
+from aleator.cli.options import DATA_ROOT, DATASET, JSON, MIN_RATING, TAIL, show_json
+from aleator.settings import open_dataset
 from aleator.data import catalog
 from aleator.data.formats import write
 from aleator.data.interactions import Interactions

@@ -12,8 +12,21 @@ import torch
 from aleator.cli.options import DATA_ROOT, JSON, show_json
 from aleator.data import catalog
 
-PACKAGES = ("aleator", "numpy", "scipy", "torch", "safetensors", "implicit", "polars", "narwhals", "typer", "rich",
-            "matplotlib", "pandas", "pyarrow")
+PACKAGES = (
+    "aleator",
+    "numpy",
+    "scipy",
+    "torch",
+    "safetensors",
+    "implicit",
+    "polars",
+    "narwhals",
+    "typer",
+    "rich",
+    "matplotlib",
+    "pandas",
+    "pyarrow",
+)
 
 
 def doctor(data_root: DATA_ROOT = None, json: JSON = False) -> None:

@@ -1,25 +1,14 @@
-"""What commands share: options with their help, datasets by name or path, recommenders from --set and --config."""
+"""What commands share: options with their help, and JSON on standard output."""
 
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from aleator.aur import AUR
-from aleator.data import catalog
-from aleator.data.formats import read
-from aleator.data.interactions import Interactions
-from aleator.data.splits import Split, given
-from aleator.data.tail import Tail
-from aleator.errors import AleatorError, require
-from aleator.models import MODELS
-from aleator.models.base import Recommender
 from aleator.progress import quiet as set_quiet
-from aleator.uncertainty import ESTIMATORS
 
 DATASET = Annotated[
     str, typer.Argument(help="A catalogue name, a file of interactions, or a folder made by `aleator data split`.")
@@ -37,77 +26,6 @@ CONFIG = Annotated[Path | None, typer.Option(help="A TOML file of options; table
 MIN_RATING = Annotated[float | None, typer.Option(help="Keep ratings of at least this (files only).")]
 RECIPE = Annotated[str, typer.Option(help="ours, or paper: the released program's protocol, chosen on the test part.")]
 TAIL = Annotated[str | None, typer.Option(help="What is tail: mass:0.5, count:56 or items:0.85.")]
-
-
-def open_dataset(name: str, root: Path | None, **reading: Any) -> Split | Interactions:
-    """A catalogue dataset, a folder of parts, or a file."""
-    path = Path(name)
-    if name in catalog.names():
-        require(not any(v is not None for v in reading.values()), f"'{name}' is a benchmark that is ready as it is",
-                "clean files of your own instead")
-        return catalog.load(name, root)
-    if path.is_dir():
-        parts = {p.stem: p for p in sorted(path.iterdir()) if p.stem in ("train", "valid", "test")}
-        require({"train", "test"} <= parts.keys(), f"the folder '{name}' has no train and test files",
-                "make them with `aleator data split`")
-        loaded = {part: read(file, **reading) for part, file in parts.items()}
-        return given(loaded["train"], loaded["test"], loaded.get("valid"), name=path.name)
-    if path.exists():
-        return read(path, **reading)
-    known = ", ".join(catalog.names())
-    raise AleatorError(f"'{name}' is neither a catalogue name nor a file", f"known names: {known}")
-
-
-def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str, Any]:
-    """A nested dict from a TOML file and `name=value` texts, the latter winning."""
-    found: dict[str, Any] = {}
-    if config is not None:
-        try:
-            found = tomllib.loads(config.read_text())
-        except (OSError, tomllib.TOMLDecodeError) as error:
-            raise AleatorError(f"'{config}' cannot be read ({error})", "give a TOML file") from None
-    for setting in settings or []:
-        name, equals, text = setting.partition("=")
-        require(bool(equals and name), f"'{setting}' is not a setting", "write it as name=value")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        where = found
-        *tables, last = name.split(".")
-        for table in tables:
-            where = where.setdefault(table, {})
-            require(isinstance(where, dict), f"'{setting}' sets an option of something that is no table", "check its name")
-        where[last] = value
-    return found
-
-
-def build(
-    model: str,
-    settings: dict[str, Any],
-    *,
-    with_uncertainty: bool,
-    recipe: str,
-    **common: Any,
-) -> Recommender:
-    """An AUR, or a bare model, with `common` options (seed, device, max_epochs) where nothing else was set."""
-    recipes: tuple[Literal["ours", "paper"], ...] = ("ours", "paper")
-    require(recipe in recipes, f"recipe is {recipe}", "give ours or paper")
-    options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
-    for table in ("model", "estimator"):
-        require(isinstance(settings.get(table, {}), dict), f"'{table}' is no table of options", f"write {table}.name=value")
-    given_common = {name: value for name, value in common.items() if value is not None}
-    kind = MODELS[model]
-    expectation = kind(**settings.get("model", {})).with_defaults(**given_common)
-    if not with_uncertainty:
-        unused = [*options, *(f"estimator.{name}" for name in settings.get("estimator", {}))]
-        require(not unused, f"without uncertainty the option {unused[0] if unused else ''} has no effect", "drop it")
-        return expectation.with_defaults(**kind.paper) if recipe == "paper" else expectation
-    if isinstance(options.get("tail"), str):
-        options["tail"] = Tail.parse(options["tail"])
-    estimator = ESTIMATORS["factor"](**settings.get("estimator", {})).with_defaults(**given_common)
-    seeds = {name: value for name, value in given_common.items() if name in ("seed", "device")}
-    return AUR(expectation, estimator=estimator, **{"recipe": recipe, **seeds, **options})
 
 
 def show_json(value: Any) -> None:

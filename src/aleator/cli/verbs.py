@@ -10,9 +10,8 @@ import narwhals as nw
 import typer
 
 from aleator.aur import AUR
-from aleator.cli.options import (
-    CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, TAIL, build, open_dataset, parse_settings, show_json,
-)
+from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, TAIL, show_json
+from aleator.settings import build, open_dataset, parse_settings
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import require
@@ -40,16 +39,31 @@ def fit(
     json: JSON = False,
 ) -> None:
     """Fit a model, and the uncertainty estimator on top of it, and save both."""
-    recommender = build(model, parse_settings(config, set), with_uncertainty=uncertainty, recipe=recipe,
-                        seed=seed, device=device, max_epochs=max_epochs)
+    recommender = build(
+        model,
+        parse_settings(config, set),
+        with_uncertainty=uncertainty,
+        recipe=recipe,
+        seed=seed,
+        device=device,
+        max_epochs=max_epochs,
+    )
     opened = open_dataset(dataset, data_root, min_rating=min_rating)
     start = time.perf_counter()
     recommender.fit(opened)
     recommender.save(out)
-    told: dict[str, Any] = {"out": str(out), "model": model, "recipe": recipe, "pairs": len(recommender.fitted),
-                            "seconds": round(time.perf_counter() - start, 2)}
+    told: dict[str, Any] = {
+        "out": str(out),
+        "model": model,
+        "recipe": recipe,
+        "pairs": len(recommender.fitted),
+        "seconds": round(time.perf_counter() - start, 2),
+    }
     if isinstance(recommender, AUR):
-        told |= {"lam": recommender.lam_used, "epochs": recommender.estimator.log.best_epoch if recommender.estimator.log else None}
+        told |= {
+            "lam": recommender.lam_used,
+            "epochs": recommender.estimator.log.best_epoch if recommender.estimator.log else None,
+        }
     if json:
         show_json(told)
         return
@@ -84,8 +98,9 @@ def evaluate(
     opened = open_dataset(dataset, data_root, min_rating=min_rating)
     require(isinstance(opened, Split), f"'{dataset}' has no test part", "make one with `aleator data split`")
     assert isinstance(opened, Split)
-    report = run_evaluate(recommender, opened, tail=Tail.parse(tail) if tail else None, k=k or (20, 50),
-                          empty=empty, recipe=recipe)  # type: ignore[arg-type]
+    report = run_evaluate(
+        recommender, opened, tail=Tail.parse(tail) if tail else None, k=k or (20, 50), empty=empty, recipe=recipe
+    )
     print(report.to_json() if json else report)
 
 

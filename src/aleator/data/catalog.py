@@ -555,7 +555,7 @@ _ENTRIES = (
                 _listed_titles("u.item", "|"),
             ),
         ),
-        valid_by="random",
+        valid_by="each",
         first_id=1,
         archive_titles="ml100k_items.csv.gz",
         note=(

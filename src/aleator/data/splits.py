@@ -13,7 +13,7 @@ from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require, unknown_name
 
 By = Literal["random", "user_time", "global_time", "last"]
-ValidBy = Literal["random", "user_time", "global_time", "last", "balanced"]
+ValidBy = Literal["random", "user_time", "global_time", "last", "balanced", "each"]
 Rows = NDArray[np.bool_]
 
 
@@ -134,14 +134,18 @@ def _hold_out(data: Interactions, share: float, by: ValidBy, rng: np.random.Gene
     canonical = np.lexsort((data.item, data.user))
     key = np.empty(len(data))
     key[canonical] = rng.random(len(data))
-    if by != "random":
+    if by not in ("random", "each"):
         time = data.in_time()
         require(time is not None, f"a split by {by} needs times", "name the time column or split at random")
         assert time is not None
         key = np.empty(len(data))  # ties in time are ordered by item
         key[np.lexsort((data.item, time))] = np.arange(len(data))
     size = np.bincount(data.user, minlength=data.n_users)
-    wanted = np.ones(len(size)) if by == "last" else np.floor(share * size + rng.random(len(size)))
+    wanted = np.floor(share * size + rng.random(len(size)))
+    if by == "last":
+        wanted = np.ones(len(size))
+    elif by == "each":  # as many of every user, at most half of what there is: how MovieLens' ua split was drawn
+        wanted = np.minimum(round(share * len(data) / max((size > 0).sum(), 1)), size // 2)
     held_of_user = np.minimum(wanted, np.maximum(size - 1, 0))
     return _rank_from_top(data.user, key) < held_of_user[data.user]
 

@@ -1,0 +1,40 @@
+# Two commands do everything on a machine with Python 3.11 and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench wheel clean
+
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/ready  ## ML-100K: MF against MF-AUR, with a report
+	$(BIN)/aleator demo
+
+test: $(VENV)/ready  ## all tests
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/ready  ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/ready  ## put the code in form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/ready  ## what the machine does in the main jobs
+	$(BIN)/python benchmarks/main_jobs.py
+
+wheel: $(VENV)/ready  ## build the wheel into dist/
+	$(BIN)/python -m build --wheel
+
+clean:  ## forget the environment and what was built
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,268 @@
+"""The figures of a report, in one style: plain arrays in, a matplotlib `Figure` out, and no global state.
+
+Series differ in colour (Okabe and Ito's palette, safe for colour-blind readers) and also in marker, line or hatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from itertools import cycle
+from typing import Any, ParamSpec
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Bbox
+from numpy.typing import ArrayLike, NDArray
+
+P = ParamSpec("P")
+WIDTH = 5.6  # inches; text of 10 points is then 16 px high at a width of 640 px
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES: tuple[Any, ...] = ("-", "-.", ":", (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)), "-", "-.")
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "++")
+INK, FAINT, SHADE = "#222222", "#8a8a8a", "#f3ead3"
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": FAINT,
+    "axes.formatter.useoffset": False,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.use": True,
+    "font.family": "DejaVu Sans",
+    "grid.color": "#e2e2e2",
+    "grid.linewidth": 0.8,
+    "hatch.linewidth": 0.7,
+    "legend.fontsize": 9.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.8,
+    "lines.linewidth": 1.8,
+    "text.color": INK,
+    "text.parse_math": False,  # a system may be called "a$b": a name is never a formula
+    "xtick.color": INK,
+    "xtick.labelsize": 9.5,
+    "ytick.color": INK,
+    "ytick.labelsize": 9.5,
+}
+
+
+def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw in `STYLE`, and lay out once there, since matplotlib makes ticks late and with the style of that moment."""
+
+    @wraps(draw)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with matplotlib.rc_context(STYLE):
+            figure = draw(*args, **kwargs)
+            figure.draw_without_rendering()
+        return figure
+
+    return styled
+
+
+@_styled
+def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: ArrayLike, tail_cut: int) -> Figure:
+    """Mean expectation and mean uncertainty over users of each item, by its popularity; all three are [n_items].
+
+    The tail, popularity <= `tail_cut`, is shaded; -1 means that there is none.
+    """
+    counts = np.asarray(popularity, dtype=float)
+    figure = Figure(figsize=(WIDTH, 5.4))
+    panels = figure.subplots(2, 1, sharex=True)
+    panels[1].set_xscale("symlog", linthresh=1, linscale=0.4)  # log from 1 on, with room for 0
+    most = max(counts.max(initial=1), 1)
+    left, right = (-0.4 if (counts == 0).any() else 0.8), most * 1.25
+    means = {"expectation": expectation, "uncertainty": uncertainty}
+    for panel, (name, values), colour in zip(panels, means.items(), COLOURS, strict=False):
+        seen = np.asarray(values, dtype=float)
+        known = np.isfinite(seen)
+        panel.plot(
+            counts[known], seen[known], ".", color=colour, ms=4, mew=0, alpha=_alpha(len(counts)), rasterized=True
+        )
+        panel.plot(
+            *_binned_median(counts[known], seen[known]), "-o", color="black", ms=3.5, label="median by popularity"
+        )
+        panel.set_ylabel(f"mean {name}\nover users")
+        if tail_cut >= 0:
+            panel.axvspan(left, min(tail_cut + 0.5, right), color=SHADE, zorder=0, lw=0)
+            panel.axvline(min(tail_cut + 0.5, right), color=FAINT, ls="--", lw=1)
+        if not known.any():
+            _say_empty(panel)
+    if tail_cut >= 0:
+        panels[0].set_title(f"tail (popularity ≤ {tail_cut:,})", loc="left")
+    if tail_cut < most:
+        panels[0].set_title("head", loc="right")
+    steps = (1,) if most >= 100 else (1, 2, 5)
+    ticks = [0, *(s * 10**d for d in range(len(str(int(most)))) for s in steps)]
+    panels[1].set_xticks(ticks, [f"{t:,}" for t in ticks])
+    panels[1].set_xlim(left, right)
+    panels[1].set_xlabel("popularity of the item (training interactions, log scale)")
+    item = matplotlib.lines.Line2D([], [], ls="", marker="o", ms=4, color=FAINT, label="one item")
+    figure.legend(handles=[item, panels[0].lines[1]], loc="outside lower center", ncols=2)
+    return figure
+
+
+def _alpha(n_points: int) -> float:
+    return float(np.clip(60 / max(n_points, 1) ** 0.7, 0.2, 0.7))
+
+
+def _binned_median(x: NDArray[Any], y: NDArray[Any], bins: int = 16) -> tuple[list[float], list[float]]:
+    """The medians of x and y within bins of equal width in log(1 + x), where a bin has an item."""
+    scale = np.log1p(x)
+    which = np.floor(scale / max(scale.max(initial=0.0), 1e-9) * bins).clip(max=bins - 1)
+    groups = [which == b for b in np.unique(which)]
+    return [float(np.median(x[g])) for g in groups], [float(np.median(y[g])) for g in groups]
+
+
+@_styled
+def recall_by_popularity(
+    labels: Sequence[str],
+    values: Mapping[str, Sequence[float]],
+    errors: Mapping[str, Sequence[float]] | None = None,
+    *,
+    metric: str = "Recall",
+) -> Figure:
+    """A group of bars for each popularity group ("<= 5", "6-20", ...), in it a bar for each system of `values`.
+
+    `errors`, by system too, are half the length of the error bars.
+    """
+    figure = Figure(figsize=(WIDTH, 3.7))
+    axes = figure.subplots()
+    at, width = np.arange(len(labels)), 0.8 / max(len(values), 1)
+    for j, (name, heights) in enumerate(values.items()):
+        axes.bar(
+            at + (j - (len(values) - 1) / 2) * width,
+            heights,
+            width * 0.94,
+            yerr=errors.get(name) if errors else None,
+            color=COLOURS[j % len(COLOURS)],
+            hatch=HATCHES[j % len(HATCHES)],
+            edgecolor="white",
+            error_kw={"ecolor": INK, "capsize": 3, "elinewidth": 1.2},
+            label=name,
+        )
+    axes.set_xticks(at, [label.replace("<=", "≤").replace(">=", "≥") for label in labels])
+    axes.grid(visible=False, axis="x")
+    axes.set_xlabel("popularity of the item (training interactions)")
+    axes.set_ylabel(metric)
+    axes.set_ylim(bottom=0)
+    _legend(figure, axes)
+    return figure
+
+
+@_styled
+def tail_share(shares: Mapping[str, Mapping[int, float]], truth: float | None = None) -> Figure:
+    """The share (0 to 1) of tail items in the top k, by system and k, beside the share in the users' test items."""
+    figure = Figure(figsize=(WIDTH, 3.7))
+    axes = figure.subplots()
+    ks = sorted({k for by_k in shares.values() for k in by_k})
+    looks = zip(shares.items(), cycle(zip(COLOURS, MARKERS, LINES, strict=True)), strict=False)
+    for (name, by_k), (colour, marker, line) in looks:
+        mine = [k for k in ks if k in by_k]
+        percent = [100 * by_k[k] for k in mine]
+        axes.plot([ks.index(k) for k in mine], percent, color=colour, marker=marker, ls=line, label=name)
+    if truth is not None:
+        axes.axhline(100 * truth, color=INK, ls="--", lw=1.4, label="users' test items")
+    axes.set_xticks(range(len(ks)), [f"{k:,}" for k in ks])
+    axes.set_xlim(-0.4, max(len(ks) - 1, 0) + 0.4)
+    axes.set_ylim(bottom=0, top=max(axes.get_ylim()[1], 1))
+    axes.set_xlabel("k (length of the list)")
+    axes.set_ylabel("tail items in the lists (%)")
+    _legend(figure, axes)
+    return figure
+
+
+@_styled
+def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
+    """Overall against tail-absolute Recall on validation along lam; rows have "lam", "recall@20", "tail_recall@50"."""
+    figure = Figure(figsize=(WIDTH, 4.6))
+    axes = figure.subplots()
+    axes.set_xlabel("overall Recall@20 (validation)")
+    axes.set_ylabel("tail-absolute Recall@50 (validation)")
+    axes.margins(0.09)
+    if not curve:
+        _say_empty(axes)
+        return figure
+    rows = sorted(curve, key=lambda row: row["lam"])
+    lams, x, y = (np.array([row[key] for row in rows]) for key in ("lam", "recall@20", "tail_recall@50"))
+    axes.plot(x, y, color=FAINT, lw=1, zorder=2)
+    points = axes.scatter(x, y, c=lams, cmap="viridis", vmin=0, vmax=1, s=26, zorder=3)
+    bar = figure.colorbar(
+        points, ax=axes, label="lam (1: expectation alone, 0: uncertainty alone)", aspect=30, pad=0.02
+    )
+    bar.outline.set_visible(False)
+    bare, star = len(rows) - 1, int(np.abs(lams - chosen).argmin())
+    if lams[bare] == 1:
+        axes.axvline(float(x[bare]), color=FAINT, ls=":", lw=1.4, zorder=1)
+        axes.plot(x[bare], y[bare], "s", ms=13, mfc="none", mec=INK, mew=1.6, label="bare model (lam = 1)", zorder=4)
+    axes.plot(x[star], y[star], "*", ms=15, color=COLOURS[1], mec="white", label=f"chosen lam = {chosen:g}", zorder=5)
+    _legend(figure, axes)
+    figure.draw_without_rendering()  # labels are placed in pixels, so the layout has to stand
+    _label_lams(axes, lams, x, y, [bare, star])
+    return figure
+
+
+def _label_lams(
+    axes: Axes, lams: NDArray[Any], x: NDArray[Any], y: NDArray[Any], marked: list[int], most: int = 6
+) -> None:
+    """Name a few values of lam where a label meets no point, no marked one, nor the line through the first of them."""
+    point = axes.figure.dpi / 72  # in pixels
+    half = np.array([12, 7]) * point
+    dots = axes.transData.transform(np.column_stack([x, y]))
+    window = axes.get_window_extent()
+    taken = [Bbox([dots[j] - 10 * point, dots[j] + 10 * point]) for j in marked]
+    taken += [Bbox([(dots[j][0] - 1, window.y0), (dots[j][0] + 1, window.y1)]) for j in marked[:1]]
+    left = most
+    for i in dict.fromkeys(
+        int(np.abs(lams - goal).argmin()) for goal in (0, 0.5, 0.8, 0.2, 0.9, 0.6, 0.4, 0.7, 0.3, 0.1)
+    ):
+        for shift in ((0, 13), (0, -13), (20, 0), (-20, 0), (17, 10), (-17, 10), (17, -10), (-17, -10)):
+            centre = dots[i] + np.array(shift) * point
+            box = Bbox([centre - half, centre + half])
+            inside = window.containsx(box.x0) and window.containsx(box.x1) and window.y0 < box.y0 and box.y1 < window.y1
+            if left and inside and not box.count_contains(dots) and not box.count_overlaps(taken):
+                look: Any = {"ha": "center", "va": "center", "size": 9}
+                axes.annotate(f"{lams[i]:g}", (x[i], y[i]), shift, textcoords="offset points", **look)
+                taken.append(box)
+                left -= 1
+                break
+
+
+@_styled
+def training(rows: Sequence[Mapping[str, float]], best_epoch: int) -> Figure:
+    """The loss and the validation metric by epoch; rows have "epoch", "loss" and, where it was measured, "metric"."""
+    figure = Figure(figsize=(WIDTH, 4.6))
+    panels = figure.subplots(2, 1, sharex=True)
+    for j, (panel, key, name) in enumerate(zip(panels, ("loss", "metric"), ("loss", "validation metric"), strict=True)):
+        known = [(row["epoch"], row[key]) for row in rows if key in row]
+        if known:
+            panel.plot(*zip(*known, strict=True), color=COLOURS[j], marker=MARKERS[j], ls=LINES[0], ms=3.5)
+            panel.axvline(best_epoch, color=INK, ls="--", lw=1.2)
+        else:
+            _say_empty(panel)
+        panel.set_ylabel(name)
+    if rows:
+        panels[0].set_title(f"best epoch: {best_epoch} (dashed line)", loc="left")
+    panels[1].set_xlabel("epoch")
+    panels[1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.align_ylabels(panels)
+    return figure
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    """A legend below the axes, where it can hide nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    if handles:
+        wide = sum(len(name) + 8 for name in names) > 75
+        figure.legend(handles, names, loc="outside lower center", ncols=2 if wide else len(names))
+    else:
+        _say_empty(axes)
+
+
+def _say_empty(axes: Axes) -> None:
+    axes.text(0.5, 0.5, "nothing measured", transform=axes.transAxes, ha="center", va="center", color=FAINT)

@@ -1,0 +1,52 @@
+"""Tiny worlds that many tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+import aleator as al
+from aleator.data.simulate import World, simulate
+
+settings.register_profile("shared", deadline=None)  # no timed assertions: the machine is shared
+settings.load_profile("shared")
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return simulate(n_users=80, n_items=50, per_user=40, seed=1)
+
+
+@pytest.fixture(scope="session")
+def split(world: World) -> al.Split:
+    return world.interactions.split(valid=0.1, test=0.2, seed=0)
+
+
+@pytest.fixture(scope="session")
+def small_aur() -> Callable[..., al.AUR]:
+    """Makes an AUR that is fitted in a fraction of a second; options of AUR, and of its parts by prefix."""
+
+    def make(**options: Any) -> al.AUR:
+        model = {"dim": 8, "iterations": 5}
+        estimator = {"dim": 16, "max_epochs": 6, "lr": 0.01}
+        rest = {}
+        for name, value in options.items():
+            owner, _, field = name.partition("__")
+            if owner == "model" and field:
+                model[field] = value
+            elif owner == "estimator" and field:
+                estimator[field] = value
+            else:
+                rest[name] = value
+        return al.AUR(al.MF(**model), estimator=al.FactorEstimator(**estimator), **rest)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def fitted_aur(small_aur: Callable[..., al.AUR], split: al.Split) -> al.AUR:
+    """Fitted on the training pairs of `split`; tests must not change it."""
+    return small_aur().fit(split)
