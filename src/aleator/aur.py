@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -55,7 +55,8 @@ class AUR(Recommender):
     tail: Tail = field(default_factory=lambda: Tail.mass(0.5))
     valid: float = 0.1  # share of train that is carved for validation where a split has none
     refit: bool = True
-    recipe: Literal["ours", "paper"] = "ours"
+
+    paper: ClassVar[dict[str, Any]] = {"floor": 1e-3}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,12 +71,12 @@ class AUR(Recommender):
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
         _check_lam(self.lam)
-        defaults: dict[str, Any] = {n: self.given[n] for n in ("device", "seed") if n in self.given}
-        paper = self.recipe == "paper"
-        self.model = self.model.with_defaults(**defaults, **(self.model.paper if paper else {}))
-        self.estimator = self.estimator.with_defaults(**defaults, **(self.estimator.paper if paper else {}))
-        floor = self.given.get("floor", 1e-3) if paper else self.floor
-        self.objective = Objective(self.alpha, self.beta, self.gamma, floor)
+        shared: dict[str, Any] = {n: self.given[n] for n in ("device", "seed", "recipe") if n in self.given}
+        self.model = self.model.with_defaults(**shared)
+        self.estimator = self.estimator.with_defaults(
+            **shared, **(self.estimator.paper if self.recipe == "paper" else {})
+        )
+        self.objective = Objective(self.alpha, self.beta, self.gamma, self.floor)
         self.lam_used: float = 1.0 if self.lam == "auto" else self.lam
         self.curve: list[dict[str, float]] = []
 

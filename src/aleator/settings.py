@@ -90,7 +90,7 @@ def build(
     if not with_uncertainty:
         unused = [*options, *(f"estimator.{name}" for name in settings.get("estimator", {}))]
         require(not unused, f"without uncertainty the option {unused[0] if unused else ''} has no effect", "drop it")
-        return expectation.with_defaults(**kind.paper) if recipe == "paper" else expectation
+        return expectation.with_defaults(recipe=recipe)
     if isinstance(options.get("tail"), str):
         options["tail"] = Tail.parse(options["tail"])
     estimator = ESTIMATORS["factor"](**settings.get("estimator", {})).with_defaults(**given_common)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from aleator.data.interactions import Array, Duplicates, Interactions
-from aleator.errors import AleatorError, require
+from aleator.data.interactions import Array, Duplicates, Interactions, flat
+from aleator.errors import AleatorError, require, unknown_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,7 +28,9 @@ ALIASES = {
     "weight": "weight count plays listen_count confidence",
     "time": "time timestamp datetime date unixreviewtime event_time created_at ts",
 }
+FORMATS = ("csv", "tsv", "parquet", "inter", "u.data", "ratings.dat", "npz", "adjacency")
 Columns = dict[str, Any]
+Names = dict[str, str | None]
 
 
 def read(
@@ -46,23 +51,28 @@ def read(
     """Interactions from a file, a frame (pandas, polars, arrow), a dict of columns, or a scipy sparse matrix.
 
     The format of a file follows from its name (csv, tsv, parquet, inter, u.data, ratings.dat, npz, train.txt) unless
-    `format` says it. Columns are recognised by their usual names, or named by `user=`, `item=` and so on. A matrix gives
-    row and column numbers as ids and its values as weights. `titles` maps item ids to texts, or names a file with an
-    item column and a title column.
+    `format` says it. Columns are recognised by their usual names, or named by `user=`, `item=` and so on. Ids of a file
+    without types become integers where that changes none of them; else they stay texts ("007"). A matrix gives row and
+    column numbers as ids and its values as weights. `titles` maps item ids to texts, or names a file with an item
+    column and a title column. `in_time_order=True` says that each user's rows are in time order.
     """
     named = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
+    for name in about:
+        if name != "in_time_order":
+            known = ["format", *named, "titles", "min_rating", "k_core", "duplicates", "in_time_order"]
+            raise unknown_name("option of read", name, known)
     frame: str | None = None
-    notes: list[str] = []
-    if sp.issparse(source):
-        columns = _matrix(source)
-    elif isinstance(source, (str, os.PathLike)):
+    is_file = isinstance(source, (str, os.PathLike))
+    require(format is None or is_file, "format was given but the source is no file", "leave it out")
+    if is_file:
         columns, notes = _file(Path(source), format, named)
+    elif sp.issparse(source):
+        columns, notes = _matrix(source, named), []
+    elif isinstance(source, Mapping):
+        columns, notes = _arrays(source, named, "the dict")
     else:
         columns, frame, notes = _frame(source, named)
-    in_time_order = bool(columns.pop("in_time_order", False))
-    data = Interactions.of(
-        **columns, duplicates=duplicates, in_time_order=in_time_order, frame=frame, notes=tuple(notes), **about
-    )
+    data = Interactions.of(**columns, duplicates=duplicates, frame=frame, notes=tuple(notes), **about)
     if data.rating is not None and min_rating is None:
         note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
         data = data.take(np.arange(len(data)), note)
@@ -74,56 +84,93 @@ def read_titles(source: Mapping[Any, str] | str | os.PathLike[str]) -> dict[Any,
     """Item titles by external id."""
     if isinstance(source, Mapping):
         return dict(source)
-    table = _table(Path(source), None)
+    path = _existing(Path(source))
+    table = _table(path, _kind(path))
+    require(table.width > 1, f"'{path}' has one column", "give titles as an item column and a title column")
     names = [*ALIASES["item"].split(), "id"]
     ids = next((c for c in table.columns if c.lower() in names), table.columns[0])
     text = next((c for c in table.columns if c.lower() in ("title", "name", "movie_title")), table.columns[-1])
-    return dict(zip(table[ids].to_list(), table[text].to_list(), strict=True))
+    pairs = zip(table[ids].to_list(), table[text].to_list(), strict=True)
+    return {i: title for i, title in pairs if title is not None}
 
 
 def write(data: Interactions, path: str | os.PathLike[str]) -> None:
-    """Interactions to csv, tsv, parquet, inter or npz, by the ending of the name."""
-    target, kind = Path(path), Path(path).suffix.lstrip(".")
+    """Interactions to csv, tsv, parquet, inter or npz, by the ending of the name.
+
+    Only parquet and npz keep the type of an id: from the others, texts that are whole numbers come back as integers.
+    """
+    target, kind = Path(path), Path(path).suffix.lstrip(".").lower()
+    require(
+        kind in ("csv", "tsv", "parquet", "inter", "npz"),
+        f"'{target.name}' names no format that can be written",
+        "end it in csv, tsv, parquet, inter or npz",
+    )
+    require(target.parent.is_dir(), f"there is no folder '{target.parent}'", "make it first")
     columns: Columns = {"user": data.users.decode(data.user), "item": data.items.decode(data.item)}
     columns |= {n: getattr(data, n) for n in ("rating", "weight", "time") if getattr(data, n) is not None}
+    part = target.with_name(f".{target.name}.part")  # nothing half-written ever bears the name that was asked for
+    try:
+        _write(columns, part, kind)
+        part.replace(target)
+    except OSError as error:
+        problem = f"'{target}' cannot be written ({error.strerror or error})"
+        raise AleatorError(problem, "check the folder and the space left") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write(columns: Columns, target: Path, kind: str) -> None:
     if kind == "npz":
-        np.savez_compressed(target, **{k: v.astype(str) if v.dtype == object else v for k, v in columns.items()})
+        with target.open("wb") as file:
+            np.savez_compressed(file, **{k: v.astype(str) if v.dtype == object else v for k, v in columns.items()})
         return
     import polars as pl
 
     table = pl.DataFrame({name: list(c) if c.dtype == object else c for name, c in columns.items()})
-    if kind in ("csv", "tsv"):
-        table.write_csv(target, separator="," if kind == "csv" else "\t")
-    elif kind == "parquet":
+    if kind == "parquet":
         table.write_parquet(target)
     elif kind == "inter":
         types = {"user": "user_id:token", "item": "item_id:token", "time": "timestamp:float"}
         table.rename({c: types.get(c, f"{c}:float") for c in table.columns}).write_csv(target, separator="\t")
     else:
-        raise AleatorError(
-            f"'{target.name}' names no format that can be written", "end it in csv, tsv, parquet, inter or npz"
-        )
+        table.write_csv(target, separator="," if kind == "csv" else "\t")
 
 
-def _matrix(matrix: Any) -> Columns:
-    coo = sp.coo_matrix(matrix)
+def _matrix(matrix: Any, named: Names) -> Columns:
+    _nothing_named(named, "a matrix")
+    require(matrix.ndim == 2, f"the matrix has {matrix.ndim} dimensions", "give one of users by items")
+    coo = sp.coo_matrix(matrix, copy=True)
+    coo.sum_duplicates()  # what repeated entries mean in scipy
     keep = coo.data != 0
     columns: Columns = {"user": coo.row[keep], "item": coo.col[keep]}
     return columns if (coo.data[keep] == 1).all() else {**columns, "weight": coo.data[keep]}
 
 
-def _file(path: Path, format: str | None, named: dict[str, str | None]) -> tuple[Columns, list[str]]:
+def _nothing_named(named: Names, where: str) -> None:
+    role = next((role for role, name in named.items() if name is not None), None)
+    require(role is None, f"{where} has no columns to name", f"leave out {role}=")
+
+
+def _file(path: Path, format: str | None, named: Names) -> tuple[Columns, list[str]]:
+    _existing(path)
+    kind = _kind(path) if format is None else format.lower()
+    if kind == "npz":
+        return _npz(path, named)
+    if kind == "adjacency":
+        _nothing_named(named, f"'{path}'")
+        return _adjacency(path), []
+    return _picked(_table(path, kind), named, f"'{path}'", typed=kind == "parquet")
+
+
+def _existing(path: Path) -> Path:
+    require(not path.is_dir(), f"'{path}' is a folder", "give a file in it")
     require(path.is_file(), f"there is no file '{path}'", "check the path")
-    require(path.stat().st_size > 0, f"'{path}' is empty", "give a file with interactions")
-    kind = format or _kind(path)
-    plain: dict[str, Callable[[Path], Columns]] = {"npz": _npz, "adjacency": _adjacency}
-    if kind in plain:
-        return plain[kind](path), []
-    return _pick(_table(path, kind), named, str(path))
+    require(path.stat().st_size > 0, f"'{path}' is empty", "give a file with rows")
+    return path
 
 
 def _kind(path: Path) -> str:
-    suffix = path.name.removesuffix(".gz").rsplit(".", 1)[-1].lower()
+    suffix = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
     known = {
         "csv": "csv",
         "tsv": "tsv",
@@ -140,97 +187,102 @@ def _kind(path: Path) -> str:
     require(
         suffix in known,
         f"the format of '{path}' cannot be told from its name",
-        "give format= one of csv, tsv, parquet, inter, u.data, ratings.dat, npz, adjacency",
+        f"give format= one of {', '.join(FORMATS)}",
     )
     return known[suffix]
 
 
-def _table(path: Path, kind: str | None) -> pl.DataFrame:
+def _table(path: Path, kind: str) -> pl.DataFrame:
+    """The rows of a file; texts, except in parquet: what they stand for follows from the role of the column."""
     import polars as pl
 
-    kind = kind or _kind(path)
-    header = ["user", "item", "rating", "time"]
     try:
         if kind == "parquet":
             return pl.read_parquet(path)
-        if kind == "csv":
-            return pl.read_csv(path, infer_schema_length=None)
-        if kind == "tsv":
-            return pl.read_csv(path, separator="\t", infer_schema_length=None)
-        if kind == "inter":
-            return _inter(pl.read_csv(path, separator="\t", infer_schema=False))
+        if kind in ("csv", "tsv"):
+            return pl.read_csv(path, separator="," if kind == "csv" else "\t", infer_schema=False)
+        if kind == "inter":  # RecBole's atomic files: a header of name:type
+            return pl.read_csv(path, separator="\t", infer_schema=False).rename(lambda c: c.partition(":")[0])
         if kind == "u.data":
-            return pl.read_csv(path, separator="\t", has_header=False, new_columns=header)
+            return _headed(pl.read_csv(path, separator="\t", has_header=False, infer_schema=False), path, kind)
         if kind == "ratings.dat":
-            rows = pl.read_csv(path, has_header=False, separator="\x01", new_columns=["line"], quote_char=None)
-            parts = rows["line"].str.split_exact("::", 3).struct.rename_fields(header).struct.unnest()
-            return parts.with_columns(pl.col("user", "item").cast(pl.Int64), pl.col("rating", "time").cast(pl.Float64))
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise AleatorError(
-            f"'{path}' cannot be read as {kind} ({reason})", "check the file or give its format"
-        ) from None
-    raise AleatorError(
-        f"unknown format '{kind}'", "give one of csv, tsv, parquet, inter, u.data, ratings.dat, npz, adjacency"
+            lines = pl.read_csv(path, separator="\x01", has_header=False, infer_schema=False, quote_char=None)
+            return _headed(lines.to_series().str.splitn("::", 4).struct.unnest(), path, kind)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:
+        raise _unreadable(path, kind, error) from None
+    raise unknown_name("format", kind, FORMATS)
+
+
+def _unreadable(path: str | os.PathLike[str], kind: str, error: BaseException) -> AleatorError:
+    reason = str(error).partition("\n")[0]
+    reason = reason if len(reason) <= 120 else f"{reason[:120]}..."
+    return AleatorError(f"'{path}' cannot be read as {kind} ({reason})", "check the file or give its format")
+
+
+def _headed(table: pl.DataFrame, path: Path, kind: str) -> pl.DataFrame:
+    """MovieLens' columns, which have no header."""
+    header = ["user", "item", "rating", "time"]
+    require(
+        table.width == len(header),
+        f"'{path}' cannot be read as {kind}, which has {len(header)} columns and not {table.width}",
+        "check the file or give its format",
     )
-
-
-def _inter(table: pl.DataFrame) -> pl.DataFrame:
-    """RecBole's atomic files: a header of name:type. Tokens become integers where every one of them is."""
-    import polars as pl
-
-    for column in table.columns:
-        name, _, kind = column.partition(":")
-        if kind == "float":
-            table = table.with_columns(pl.col(column).cast(pl.Float64).alias(name))
-        else:
-            whole = table[column].cast(pl.Int64, strict=False)
-            round_trip = whole.null_count() == 0 and (whole.cast(pl.String) == table[column]).all()
-            table = table.with_columns((whole if round_trip else table[column]).alias(name))
-        if name != column:
-            table = table.drop(column)
-    return table
+    return table.rename(dict(zip(table.columns, header, strict=True)))
 
 
 def _adjacency(path: Path) -> Columns:
     """LightGCN's `user item item ...`, a line a user, the items of a user in file order."""
     users: list[Array] = []
     items: list[Array] = []
-    with path.open() as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                ids = np.array(line.split(), np.int64)
-            except ValueError:
-                raise AleatorError(
-                    f"line {number} of '{path}' is not a list of integers",
-                    "each line holds a user and its items, or give the format",
-                ) from None
-            if len(ids) > 1:
-                users.append(np.full(len(ids) - 1, ids[0]))
-                items.append(ids[1:])
+    try:
+        with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                ids = _integers(line, f"line {number} of '{path}'")
+                if len(ids) > 1:
+                    users.append(np.full(len(ids) - 1, ids[0]))
+                    items.append(ids[1:])
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise _unreadable(path, "adjacency", error) from None
     require(bool(users), f"'{path}' has no interactions", "each line holds a user and its items")
     return {"user": np.concatenate(users), "item": np.concatenate(items)}
 
 
-def _npz(path: Path) -> Columns:
-    parts = read_npz(path)
-    if "" in parts:
-        return parts[""]
-    require(
-        "train" in parts, f"'{path}' holds no train_user and train_item", "save arrays user and item, or train_user ..."
-    )
+def _integers(line: str, where: str) -> Array:
+    try:
+        return np.array(line.split(), np.int64)
+    except (ValueError, OverflowError):
+        remedy = "each line holds a user and its items, or give the format"
+        raise AleatorError(f"{where} is not a list of integers", remedy) from None
+
+
+def _npz(path: Path, named: Names) -> tuple[Columns, list[str]]:
+    """Bare columns, or the columns that all parts (train, valid, test) have, the parts put together."""
+    arrays = _load_npz(path)
+    parts = _parts(arrays)
     names = [n for n in ("train", "valid", "test") if n in parts]
-    shared = set.intersection(*(set(parts[n]) for n in names))
-    return {c: np.concatenate([parts[n][c] for n in names]) for c in shared}
+    if "" in parts or "train" not in names or any(named.values()):
+        return _arrays(arrays, named, f"'{path}'")
+    shared = [c for c in ALIASES if all(c in parts[n] for n in names)]
+    notes = [f"parts put together: {', '.join(names)}"] if len(names) > 1 else []
+    notes += _unused(arrays, [f"{n}_{c}" for n in names for c in shared])
+    return {c: np.concatenate([_typed(parts[n][c], c, c, f"'{path}'") for n in names]) for c in shared}, notes
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, Columns]:
     """The parts ("train", "valid", "test", or "" for bare columns) of a numpy archive, each a dict of columns."""
+    return _parts(_load_npz(path))
+
+
+def _load_npz(path: str | os.PathLike[str]) -> Columns:
+    require(zipfile.is_zipfile(path), f"'{path}' is not a numpy archive, or cut short", "check the file")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise AleatorError(f"'{path}' is not a numpy archive ({error})", "check the file") from None
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+        raise _unreadable(path, "npz", error) from None
+
+
+def _parts(arrays: Columns) -> dict[str, Columns]:
     parts: dict[str, Columns] = {}
     for name, array in arrays.items():
         part, _, column = name.rpartition("_")
@@ -239,60 +291,132 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Columns]:
     return {name: columns for name, columns in parts.items() if {"user", "item"} <= set(columns)}
 
 
-def _frame(source: Any, named: dict[str, str | None]) -> tuple[Columns, str | None, list[str]]:
-    if isinstance(source, Mapping):
-        import polars as pl
+def _frame(source: Any, named: Names) -> tuple[Columns, str | None, list[str]]:
+    import narwhals as nw
 
-        columns, notes = _pick(pl.DataFrame(source), named, "the columns given")
-        return columns, None, notes
     try:
-        import narwhals as nw
-
         table = nw.from_native(source, eager_only=True)
     except TypeError:
         raise AleatorError(
             f"a {type(source).__name__} cannot be read as interactions",
             "give a path, a frame, a dict of columns or a scipy sparse matrix",
         ) from None
-    columns, notes = _pick(table, named, "the frame")
+    except nw.exceptions.NarwhalsError as error:
+        reason = " ".join(str(error).split())
+        raise AleatorError(f"the frame cannot be read ({reason})", "rename its columns") from None
+    columns, notes = _picked(table, named, "the frame", typed=True)
     return columns, table.implementation.name.lower(), notes
 
 
-def _pick(table: Any, named: dict[str, str | None], where: str) -> tuple[Columns, list[str]]:
-    """The columns by role, and a note of those that were not used. `table` is a polars or narwhals frame."""
-    present = list(table.columns)
-    lowered = {c.lower(): c for c in reversed(present)}
-    chosen: dict[str, str] = {}
+def _picked(table: Any, named: Names, where: str, typed: bool) -> tuple[Columns, list[str]]:
+    """The columns of a polars or narwhals frame by role, and a note of those that were not used."""
+    chosen, notes = _roles(table.columns, named, where)
+    require(len(table) > 0, f"{where} has no rows", "give at least one interaction")
+    series = {role: table[name] if typed else _narrowed(table[name], role) for role, name in chosen.items()}
+    columns = {role: _typed(_values(series[role], name, where), role, name, where) for role, name in chosen.items()}
+    return columns, notes
+
+
+def _arrays(columns: Mapping[Any, Any], named: Names, where: str) -> tuple[Columns, list[str]]:
+    """The same of a dict of arrays or lists."""
+    chosen, notes = _roles(list(columns), named, where)
+    return {role: _typed(columns[name], role, name, where) for role, name in chosen.items()}, notes
+
+
+def _roles(present: Sequence[Any], named: Names, where: str) -> tuple[dict[str, Any], list[str]]:
+    """The name of the column of each role, and a note of the columns that have none."""
+    listed = ", ".join(map(str, present))
+    chosen: dict[str, Any] = {}
     for role, name in named.items():
         if name is not None:
-            require(name in present, f"{where} has no column '{name}'", f"it has {', '.join(present)}")
+            require(name in present, f"{where} has no column '{name}'", f"it has {listed}")
             chosen[role] = name
     for role, aliases in ALIASES.items():
         if role not in chosen:
-            found = next((lowered[a] for a in aliases.split() if a in lowered), None)
-            if found is not None and found not in chosen.values():
+            free = {str(c).lower(): c for c in reversed(present) if c not in chosen.values()}
+            found = next((free[a] for a in aliases.split() if a in free), None)
+            if found is not None:
                 chosen[role] = found
     for role in ("user", "item"):
-        require(role in chosen, f"{where} has no {role} column among {', '.join(present)}", f"name it with {role}=")
-    require(len(table) > 0, f"{where} has no rows", "give at least one interaction")
-    columns = {role: _values(table, name, role, where) for role, name in chosen.items()}
-    unused = [c for c in present if c not in chosen.values()]
-    return columns, [f"columns not used: {', '.join(unused)}"] if unused else []
+        require(role in chosen, f"{where} has no {role} column among {listed}", f"name it with {role}=")
+    require(
+        chosen["user"] != chosen["item"], f"column '{chosen['user']}' is named as user and item", "name two columns"
+    )
+    return chosen, _unused(present, list(chosen.values()))
 
 
-def _values(table: Any, name: str, role: str, where: str) -> Array:
-    column = table[name]
-    if column.is_null().any():
-        count = int(column.is_null().sum())
-        raise AleatorError(f"column '{name}' of {where} has {count} missing values", "fill them or drop those rows")
-    values: Array = column.to_numpy()
-    if role == "time" and values.dtype.kind in "OU":
-        try:
-            values = values.astype("datetime64[us]")
-        except ValueError:
-            raise AleatorError(f"column '{name}' of {where} is no time", "give numbers or ISO dates") from None
-    if role in ("rating", "weight") and values.dtype.kind not in "iufb":
-        raise AleatorError(
-            f"column '{name}' of {where} is taken as the {role} but holds no numbers", f"name another with {role}="
-        )
+def _unused(present: Any, used: list[Any]) -> list[str]:
+    unused = [str(c) for c in present if c not in used]
+    return [f"columns not used: {', '.join(unused)}"] if unused else []
+
+
+def _narrowed(column: pl.Series, role: str) -> pl.Series:
+    """A column of texts as what it stands for: ids as integers where none of them is changed, all else as numbers."""
+    import polars as pl
+
+    is_id = role in ("user", "item")
+    for dtype in (pl.Int64, pl.UInt64 if is_id else pl.Float64):
+        cast = column.cast(dtype, strict=False)
+        if cast.null_count() == column.null_count() and (not is_id or (cast.cast(pl.String) == column).all()):
+            return cast
+    if not is_id:
+        return column
+    number = column.cast(pl.Float64, strict=False)
+    missing = column == ""
+    if number.null_count() == column.null_count():  # "NaN" may be a name, but not among numbers
+        missing |= number.is_nan()
+    return column.set(missing.fill_null(False), None)
+
+
+def _values(column: Any, name: str, where: str) -> Array:
+    """A column of a frame as an array: dates in microseconds, decimals as floats."""
+    import narwhals as nw
+
+    series = nw.from_native(column, series_only=True)
+    count = int(series.is_null().sum())
+    require(count == 0, f"column '{name}' of {where} has {count} missing values", "fill them or drop those rows")
+    if series.dtype == nw.Decimal:
+        series = series.cast(nw.Float64)
+    try:
+        values: Array = (series.dt.timestamp("us") if series.dtype == nw.Datetime else series).to_numpy()
+    except Exception:  # every kind of frame has errors of its own
+        problem = f"column '{name}' of {where} is of type {series.dtype}"
+        raise AleatorError(problem, "make it a column of strings, numbers or dates") from None
     return values
+
+
+def _typed(values: Any, role: str, name: Any, where: str) -> Array:
+    """The column of a role: ids as they are; numbers, and dates of a time, also where they stand as texts."""
+    column = flat(values)
+    if role in ("user", "item") or column.dtype.kind not in "OUT":
+        return column
+    found = _numbers(column)
+    if found is None and role == "time":
+        found = _dates(column)
+    if found is None:
+        kind = "numbers or ISO dates" if role == "time" else "numbers"
+        raise AleatorError(
+            f"column '{name}' of {where} is taken as the {role} but holds no {kind}", f"name another with {role}="
+        )
+    return found
+
+
+def _numbers(column: Array) -> Array | None:
+    try:
+        floats = column.astype(np.float64)
+    except (ValueError, TypeError):
+        return None
+    try:
+        whole = column.astype(np.int64)
+    except (ValueError, TypeError, OverflowError):
+        return floats
+    return whole if (whole == floats).all() else floats
+
+
+def _dates(column: Array) -> Array | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # numpy warns that it turns time zones into UTC, as it should
+        try:
+            return column.astype("datetime64[us]")
+        except (ValueError, TypeError):
+            return None

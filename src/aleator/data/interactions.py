@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from aleator.errors import AleatorError, require
+from aleator.errors import AleatorError, require, unknown_name
 
 if TYPE_CHECKING:
     from aleator.data.splits import By, Split
@@ -45,16 +45,22 @@ class Vocabulary:
         return isinstance(other, Vocabulary) and np.array_equal(self.ids, other.ids)
 
     def encode(self, values: Any) -> NDArray[np.int64]:
-        """Dense ids; -1 where an id is unknown."""
-        given = np.asarray(values)
-        if given.size == 0 or len(self.ids) == 0:
-            return np.full(given.size, -1, np.int64)
-        if _family(given) != _family(self.ids):
-            return np.full(given.size, -1, np.int64)
-        if given.dtype.kind in "OU":
-            given = given.astype(self.ids.dtype if self.ids.dtype.kind == "T" else np.dtypes.StringDType())
-        place = np.minimum(np.searchsorted(self.ids, given), len(self.ids) - 1)
-        return np.where(self.ids[place] == given, place, -1).astype(np.int64)
+        """Dense ids; -1 where an id is unknown. A number is never taken for its text, nor a text for its number."""
+        given = flat(values)
+        found = np.full(len(given), -1, np.int64)
+        rows = np.flatnonzero(_alike(given, self.ids.dtype))
+        if not len(rows) or not len(self.ids):
+            return found
+        with np.errstate(invalid="ignore"):
+            wanted = given[rows].astype(
+                np.dtypes.StringDType() if _family(self.ids.dtype) == "text" else self.ids.dtype
+            )
+        place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        known = self.ids[place] == wanted
+        if _family(self.ids.dtype) == "number":  # an id that the cast changed is another id
+            known &= wanted == given[rows]
+        found[rows] = np.where(known, place, -1)
+        return found
 
     def decode(self, dense: Any) -> Array:
         """External ids of dense ids, as they were given (strings as Python strings)."""
@@ -67,36 +73,71 @@ class Vocabulary:
             return text
         try:
             return self.ids.dtype.type(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return text
 
 
-def _family(ids: Array) -> str:
-    """The kind of the ids, as far as it matters for comparing them: numbers, texts, or the numpy kind."""
-    return {"i": "number", "u": "number", "f": "number", "O": "text", "U": "text", "T": "text"}.get(
-        ids.dtype.kind, ids.dtype.kind
-    )
+_NUMBERS = (int, float, np.integer, np.floating)
+
+
+def flat(values: Any) -> Array:
+    """[n] what was given; a list stays a list of Python objects, so that none of them takes another's type."""
+    if hasattr(values, "__array__"):
+        given = np.atleast_1d(np.asarray(values))
+    else:
+        listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else [values]
+        given = np.fromiter(listed, object, len(listed))
+    require(given.ndim == 1, f"a column has {given.ndim} dimensions", "give one value for each row")
+    return given
+
+
+def _alike(given: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
+    """[n] which of the given values can be compared with ids of `dtype`."""
+    if given.dtype.kind != "O":
+        return np.full(len(given), _family(given.dtype) == _family(dtype))
+    if _family(dtype) == "text":
+        return np.fromiter((isinstance(v, str) for v in given.tolist()), bool, len(given))
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    numbers = (isinstance(v, _NUMBERS) and not isinstance(v, bool) and low <= v <= high for v in given.tolist())
+    return np.fromiter(numbers, bool, len(given))
+
+
+def _family(dtype: np.dtype[Any]) -> str:
+    """The kind of ids, as far as it matters for comparing them: numbers, texts, or the numpy kind."""
+    return {"i": "number", "u": "number", "f": "number", "U": "text", "T": "text"}.get(dtype.kind, dtype.kind)
 
 
 def _typed_ids(values: Any, kind: str) -> Array:
-    ids = np.asarray(values).reshape(-1)
-    missing = f"{kind} ids contain missing values"
+    """[n] the ids as integers of their own width, floats or texts."""
+    ids = flat(values)
+    if ids.dtype.kind == "O":
+        ids = _typed_objects(ids, kind)
     if ids.dtype.kind == "f":
-        require(bool(np.isfinite(ids).all()), missing, "drop those rows or give them an id")
-    elif ids.dtype.kind == "M":
-        require(not np.isnat(ids).any(), missing, "drop those rows or give them an id")
-    elif ids.dtype.kind in "OUT":
-        if ids.dtype.kind == "O":
-            types = {type(v) for v in ids.tolist()}
-            if any(v is None or v != v for v in ids.tolist()):
-                raise AleatorError(missing, "drop those rows or give them an id")
-            if len(types) > 1 or not types <= {str}:
-                names = ", ".join(sorted(t.__name__ for t in types))
-                raise AleatorError(f"{kind} ids are of type {names}", "make them all strings or all integers")
-        ids = ids.astype(np.dtypes.StringDType())
-    elif ids.dtype.kind not in "iu":
-        raise AleatorError(f"{kind} ids are of type {ids.dtype}", "make them all strings or all integers")
-    return ids
+        require(bool(np.isfinite(ids).all()), *_missing(kind))
+    require(ids.dtype.kind in "iufUT", f"{kind} ids are of type {ids.dtype}", "make them all strings or all integers")
+    return ids.astype(np.dtypes.StringDType()) if ids.dtype.kind == "U" else ids
+
+
+def _typed_objects(ids: Array, kind: str) -> Array:
+    """An array of Python objects as texts, integers or floats, where all of them are of that one kind."""
+    values = ids.tolist()
+    types = {type(v) for v in values}
+    require(not any(t.__name__ in ("NoneType", "NAType", "NaTType") for t in types), *_missing(kind))
+    require(not any(issubclass(t, float) for t in types) or not any(v != v for v in values), *_missing(kind))
+    if all(issubclass(t, str) for t in types):
+        return ids.astype(np.dtypes.StringDType())
+    for family in ((int, np.integer), (float, np.floating)):
+        if all(issubclass(t, family) and t is not bool for t in types):
+            typed = np.asarray(values)
+            whole = typed.dtype.kind in "iu" or family[0] is float
+            require(whole, f"{kind} ids are integers of more than 64 bits", "make them strings")
+            return typed
+    names = ", ".join(sorted(t.__name__ for t in types))
+    raise AleatorError(f"{kind} ids are of type {names}", "make them all strings or all integers")
+
+
+def _missing(kind: str) -> tuple[str, str]:
+    return f"{kind} ids contain missing values", "drop those rows or give them an id"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +175,8 @@ class Interactions:
             users, user = Vocabulary.of(user, "user")
         if items is None:
             items, item = Vocabulary.of(item, "item")
+        if duplicates not in get_args(Duplicates):
+            raise unknown_name("way with duplicates", str(duplicates), get_args(Duplicates))
         made = cls(
             np.asarray(user, np.int32),
             np.asarray(item, np.int32),
@@ -144,6 +187,8 @@ class Interactions:
             rating=_column(rating, "rating", np.float32),
             **rest,
         )
+        lengths = {len(c) for c in (made.user, made.item, made.time, made.weight, made.rating) if c is not None}
+        require(len(lengths) == 1, "the columns differ in length", "give one value for each row in every column")
         require(len(made) > 0, "there are no interactions", "check that the file has rows below its header")
         if made.weight is not None:
             require(
@@ -182,7 +227,7 @@ class Interactions:
         for part in (self.csr.indptr, self.csr.indices, self.csr.data):
             digest.update(np.ascontiguousarray(part).tobytes())
         for vocabulary in (self.users, self.items):
-            digest.update("\n".join(map(str, vocabulary.ids.tolist())).encode())
+            digest.update(repr(vocabulary.ids.tolist()).encode())
         return digest.hexdigest()[:16]
 
     def take(self, rows: Array, *notes: str) -> Interactions:
@@ -194,19 +239,28 @@ class Interactions:
         return replace(self, **pick, notes=self.notes + notes)
 
     def together(self, other: Interactions) -> Interactions:
-        """Both sets of pairs; they share their vocabularies."""
+        """Both sets of pairs; they share their vocabularies. Where only one has weights, the other's are 1."""
 
         def join(name: str) -> Array | None:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            return None if mine is None or theirs is None else np.concatenate([mine, theirs])
+            both = [getattr(self, name), getattr(other, name)]
+            if name == "weight" and any(c is not None for c in both):
+                both = [
+                    np.ones(len(p), np.float32) if c is None else c for p, c in zip((self, other), both, strict=True)
+                ]
+            return None if any(c is None for c in both) else np.concatenate(both)
 
         joined: dict[str, Any] = {name: join(name) for name in ("user", "item", "time", "weight", "rating")}
         return replace(self, **joined)
 
     def with_titles(self, titles: dict[Any, str]) -> Interactions:
-        """The same with a title for each item, by external id; items without one show their id."""
-        texts = [str(titles.get(i, i)) for i in self.items.decode(np.arange(self.n_items)).tolist()]
-        return replace(self, titles=np.array(texts, np.dtypes.StringDType()))
+        """The same with a title for each item, by external id or its text; items without one show their id."""
+        by_text = {str(i): title for i, title in titles.items()}
+        ids = self.items.decode(np.arange(self.n_items)).tolist()
+        found = [titles.get(i, by_text.get(str(i))) for i in ids]
+        texts = [str(i if title is None else title) for i, title in zip(ids, found, strict=True)]
+        bare = sum(title is None for title in found)
+        notes = (f"titles: {bare} of {len(ids)} items have none and show their id",) if bare else ()
+        return replace(self, titles=np.array(texts, np.dtypes.StringDType()), notes=self.notes + notes)
 
     def in_time(self) -> Array | None:
         """A key that orders each user's rows in time, or None where the order is unknown."""
@@ -279,13 +333,22 @@ class Interactions:
 def _column(values: Any, name: str, dtype: Any = None) -> Array | None:
     if values is None:
         return None
-    column = np.asarray(values, dtype=dtype)
+    column = flat(values)
+    if column.dtype.kind == "O" and all(isinstance(v, _NUMBERS) for v in column.tolist()):
+        column = np.asarray(column.tolist())
     if column.dtype.kind == "M":
+        require(not np.isnat(column).any(), f"the {name} column has missing values", "fill them or drop those rows")
         column = column.astype("datetime64[us]").astype(np.int64)
-    require(column.dtype.kind in "iuf", f"the {name} column is of type {column.dtype}", "make it a number or a date")
+    numbers = "iuf" if name == "time" else "iufb"
+    require(column.dtype.kind in numbers, f"the {name} column is of type {column.dtype}", "make it a number or a date")
+    if dtype is not None:
+        with np.errstate(over="ignore"):
+            column = column.astype(dtype)
     if column.dtype.kind == "f":
         require(
-            bool(np.isfinite(column).all()), f"the {name} column has missing values", "fill them or drop those rows"
+            bool(np.isfinite(column).all()),
+            f"the {name} column has missing or infinite values",
+            "fill them or drop those rows",
         )
     return column
 

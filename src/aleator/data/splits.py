@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.data.interactions import Interactions, Vocabulary
+from aleator.data.interactions import Array, Interactions, Vocabulary
 from aleator.data.tail import Tail
-from aleator.errors import AleatorError, require, unknown_name
+from aleator.errors import require, unknown_name
 
 By = Literal["random", "user_time", "global_time", "last"]
 ValidBy = Literal["random", "user_time", "global_time", "last", "balanced", "each"]
@@ -84,27 +84,19 @@ def given(train: Interactions, test: Interactions, valid: Interactions | None = 
     A pair of the test (or validation) part that also stands in train is left out of the former, and counted.
     """
     parts = [train, test] + ([valid] if valid is not None else [])
-    if (
-        train.users.ids.dtype.kind != test.users.ids.dtype.kind
-        or train.items.ids.dtype.kind != test.items.ids.dtype.kind
-    ):
-        raise AleatorError("train and test have ids of different types", "read both with the same id types")
-    users = Vocabulary(np.unique(np.concatenate([p.users.ids for p in parts])))
-    items = Vocabulary(np.unique(np.concatenate([p.items.ids for p in parts])))
+    typed = any(p.frame is not None for p in parts)
+    users, user_of = _one_vocabulary([p.users.ids for p in parts], typed, "user")
+    items, item_of = _one_vocabulary([p.items.ids for p in parts], typed, "item")
     titles: dict[Any, str] = {}
     for part in parts:
         if part.titles is not None:
-            titles.update(zip(part.items.decode(np.arange(part.n_items)).tolist(), part.titles.tolist(), strict=True))
+            named = zip(part.items.decode(np.arange(part.n_items)).tolist(), part.titles.tolist(), strict=True)
+            titles |= {i: title for i, title in named if title != str(i)}  # the rest only show their id
 
-    def moved(part: Interactions) -> Interactions:
-        return replace(
-            part,
-            user=users.encode(part.users.ids)[part.user].astype(np.int32),
-            item=items.encode(part.items.ids)[part.item].astype(np.int32),
-            users=users,
-            items=items,
-            titles=None,
-        )
+    def moved(place: int) -> Interactions:
+        part = parts[place]
+        user, item = user_of[place][part.user].astype(np.int32), item_of[place][part.item].astype(np.int32)
+        return replace(part, user=user, item=item, users=users, items=items, titles=None)
 
     def without(part: Interactions, others: list[Interactions], name: str) -> Interactions:
         key = part.user.astype(np.int64) * len(items) + part.item
@@ -114,19 +106,42 @@ def given(train: Interactions, test: Interactions, valid: Interactions | None = 
         )
         return part.take(~seen, *notes)
 
-    train = moved(train)
+    train = moved(0)
     if titles:
-        train = train.with_titles(titles)
-    valid = train.take(np.zeros(len(train), bool)) if valid is None else without(moved(valid), [train], "valid")
-    test = without(moved(test), [train, valid], "test")
+        train = replace(train, titles=train.with_titles(titles).titles)
+    valid = train.take(np.zeros(len(train), bool)) if valid is None else without(moved(2), [train], "valid")
+    test = without(moved(1), [train, valid], "test")
     require(len(test) > 0, "the split leaves no test pair", "check that the test part is not a copy of train")
     about.setdefault("valid_by", "user_time" if train.in_time() is not None else "random")
     counts = {"train": len(parts[0]), "valid": len(parts[2]) if len(parts) > 2 else 0, "test": len(parts[1])}
     return Split(train, replace(valid, titles=train.titles), replace(test, titles=train.titles), counts=counts, **about)
 
 
+def _one_vocabulary(ids: list[Array], typed: bool, kind: str) -> tuple[Vocabulary, list[Array]]:
+    """The ids of all parts, none of them changed, and the dense ids of each part's.
+
+    Files without types are read one by one, so that the same ids may be integers in one and texts in another, which
+    has an id that is no number: they are texts in both then. In frames (`typed`) that is a mistake.
+    """
+    types = {{"i": "integers", "u": "integers", "f": "floats"}.get(i.dtype.kind, "texts") for i in ids}
+    if types == {"integers", "texts"} and not typed:
+        ids, types = [i.astype(np.dtypes.StringDType()) for i in ids], {"texts"}
+    require(
+        len(types) == 1,
+        f"the {kind} ids are {' in one part and '.join(sorted(types))} in another",
+        "read all parts with ids of one type",
+    )
+    dtype = np.result_type(*(i.dtype for i in ids))
+    if types == {"integers"} and dtype.kind == "f":  # numpy's way with int64 and uint64
+        dtype = np.dtype(np.uint64 if all(i[0] >= 0 for i in ids) else np.int64)
+        fits = all(i[-1] <= np.iinfo(dtype).max for i in ids)
+        require(fits, f"the {kind} ids take more than 64 bits", "make them strings")
+    vocabulary = Vocabulary(np.unique(np.concatenate([i.astype(dtype) for i in ids])))
+    return vocabulary, [vocabulary.encode(i) for i in ids]
+
+
 def _hold_out(data: Interactions, share: float, by: ValidBy, rng: np.random.Generator) -> Rows:
-    """Which rows are held out. Draws are made in the order of the ids, so that the order of the rows does not matter."""
+    """Which rows are held out. Draws are made in the order of the ids, so that the order of the rows is no matter."""
     if by == "balanced":
         return _balanced(data, share, rng)
     if by == "global_time":
@@ -174,7 +189,8 @@ def _balanced(data: Interactions, share: float, rng: np.random.Generator) -> Row
     key = np.empty(len(data))
     key[canonical] = rng.random(len(data))
     most = data.popularity // 2
-    level = int(np.searchsorted([np.minimum(most, c).sum() for c in range(int(most.max()) + 1)], share * len(data)))
+    gained = np.cumsum(np.bincount(most)[::-1])[::-1]  # [c] pairs that the level c adds to the level below, c > 0
+    level = int(np.searchsorted(np.r_[0, np.cumsum(gained[1:])], share * len(data)))
     held = _rank_from_top(data.item, key) < np.minimum(most, level)[data.item]
     # a user whose every pair was drawn keeps the one drawn last
     size = np.bincount(data.user, minlength=data.n_users)

@@ -34,8 +34,9 @@ class Tail:
     @classmethod
     def count(cls, most: int) -> Tail:
         """The items with at most `most` interactions."""
-        require(most >= 0, f"the tail's count is {most}", "give a count of at least 0")
-        return cls("count", most)
+        whole = most >= 0 and float(most).is_integer()
+        require(whole, f"the tail's count is {most}", "give a whole number of at least 0")
+        return cls("count", int(most))
 
     @classmethod
     def items(cls, share: float) -> Tail:
@@ -47,7 +48,7 @@ class Tail:
     def parse(cls, text: str) -> Tail:
         """From "mass:0.5", "count:56" or "items:0.85", as the command line takes it."""
         rule, _, value = text.partition(":")
-        makers: dict[str, Any] = {"mass": cls.mass, "count": lambda v: cls.count(int(v)), "items": cls.items}
+        makers: dict[str, Any] = {"mass": cls.mass, "count": cls.count, "items": cls.items}
         try:
             made: Tail = makers[rule](float(value))
         except (KeyError, ValueError):
@@ -60,7 +61,7 @@ class Tail:
             return int(self.value)
         levels, items = np.unique(popularity, return_counts=True)
         held = np.cumsum(levels * items if self.rule == "mass" else items)
-        within = levels[held <= self.value * held[-1] + 1e-9]
+        within = levels[held <= self.value * held[-1] * (1 + 1e-12)]  # 0.29 * 100 is less than 29
         return int(within[-1]) if len(within) else -1
 
     def mask(self, popularity: NDArray[Any]) -> NDArray[np.bool_]:
@@ -76,4 +77,4 @@ class Tail:
         ).replace("%", " %")
 
     def __str__(self) -> str:
-        return f"{self.rule}:{self.value:g}"
+        return f"{self.rule}:{self.value}"

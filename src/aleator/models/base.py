@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy
@@ -26,6 +26,7 @@ from aleator.training.histories import Histories, Users, resolve_device
 from aleator.training.trainer import Log
 from aleator.version import __version__
 
+Recipe = Literal["ours", "paper"]
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -35,11 +36,15 @@ class Recommender(Configurable, ABC):
 
     device: str = "auto"
     seed: int = 0
+    recipe: Recipe = "ours"  # "paper": the released program's options, and its choices made on the test part
 
     data: Interactions | None = field(default=None, init=False)  # what it was fitted on
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
+        if self.recipe == "paper":
+            for name, value in self.paper.items():
+                setattr(self, name, self.given.get(name, value))
 
     @abstractmethod
     def fit(self, data: Split | Interactions) -> Self:
@@ -233,7 +238,9 @@ class Model(Recommender):
 
     def fit(self, data: Split | Interactions) -> Self:
         split = as_split(data)
-        if self.stops_early:
+        if self.recipe == "paper":
+            self.train(*self.paper_parts(split))
+        elif self.stops_early:
             part = split.carve(seed=self.seed)
             self.train(part.train, HeldOut(part.train, part.valid, self.torch_device))
             chosen = self.log
@@ -242,6 +249,11 @@ class Model(Recommender):
         else:
             self.train(split.everything)
         return self
+
+    def paper_parts(self, split: Split) -> tuple[Interactions, HeldOut]:
+        """What recipe paper trains on, and the test part that it chooses on."""
+        require(len(split.test) > 0, "recipe paper chooses on the test part and there is none", "give a Split")
+        return split.everything, HeldOut(split.everything, split.test, self.torch_device)
 
     def checker(self, check: HeldOut | None) -> Callable[[], float] | None:
         """The mean Recall@20 on held-out pairs, as a trainer wants it."""

@@ -178,7 +178,7 @@ def write_report(demo: Demo, path: Path) -> None:
     page.figure(
         figures.recall_by_popularity(labels, shares, errors),
         "Share of test pairs found in the first 50, by popularity of the item (groups hold about as many test "
-        "pairs each; bars of one standard error). Look at the left, where items are rare.",
+        "pairs each; bars of one standard error).",
         "Bars of recall by popularity group for MF and MF-AUR",
     )
     cuts = sorted({int(name.split("@")[1]) for name in demo.reports["MF"].lists})
@@ -205,8 +205,8 @@ def write_report(demo: Demo, path: Path) -> None:
     r, sigma = mean_parts(aur)
     page.figure(
         figures.popularity(popularity, r, sigma, int(aur.tail_rule.cut(popularity))),
-        "Mean expectation and mean uncertainty of each item over users, against its popularity. The expectation of "
-        "a rare item is near 0 for everybody; its uncertainty falls far less.",
+        "Mean expectation and mean uncertainty of each item over users, against its popularity. The black lines "
+        "are medians; the shaded part is the tail.",
         "Expectation and uncertainty by item popularity",
     )
     if aur.estimator.log is not None:

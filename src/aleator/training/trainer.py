@@ -58,12 +58,14 @@ class Trainer:
             parameters, lr=self.lr, weight_decay=self.weight_decay, fused=self.device.type == "cuda"
         )
         who = (histories.size > 0).nonzero().squeeze(1)
+        # even batches: a small last one would step as far as the others on a handful of users
+        size = math.ceil(len(who) / max(math.ceil(len(who) / self.batch_size), 1))
         log, best, best_weights, stale = Log(), -math.inf, [p.detach().clone() for p in parameters], 0
         with progress(self.label, self.max_epochs) as shown:
             for epoch in range(1, self.max_epochs + 1):
                 total = torch.zeros((), dtype=torch.float64, device=self.device)
                 shuffled = who[torch.randperm(len(who), generator=order).to(self.device)]
-                for index in pieces(shuffled, self.batch_size):
+                for index in pieces(shuffled, size):
                     with _products(self.precision, self.device):
                         value = loss(histories.batch(index), generator) / len(index)
                         optimizer.zero_grad(set_to_none=True)

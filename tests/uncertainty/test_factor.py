@@ -1,0 +1,191 @@
+"""The factor estimator: its fast loss against the literal one, and what its options mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from aleator.training.histories import Histories, Users
+from aleator.uncertainty import FactorEstimator, Objective
+from aleator.uncertainty.factor import ACTIVATIONS
+
+CPU = torch.device("cpu")
+N_USERS, N_ITEMS, DIM = 6, 9, 4
+
+
+def weights(seed: int = 0) -> np.ndarray[Any, Any]:
+    """[n_users, n_items] weights of observed pairs; user 3 has one item only, user 4 has none."""
+    rng = np.random.default_rng(seed)
+    made = np.where(rng.random((N_USERS, N_ITEMS)) < 0.4, rng.choice([0.5, 1.0, 2.0], (N_USERS, N_ITEMS)), 0)
+    made[3] = 0
+    made[3, 2] = 1.0
+    made[4] = 0
+    return made.astype(np.float32)
+
+
+def batch(weight: np.ndarray[Any, Any], order: Any = range(N_USERS)) -> Users:
+    return Histories(sp.csr_matrix(weight), CPU).batch(torch.tensor(list(order)))
+
+
+def estimator(seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any) -> FactorEstimator:
+    made = FactorEstimator(dim=DIM, **options)
+    draw = torch.Generator().manual_seed(seed)
+    made.z, made.q = ((0.7 * torch.randn(N_ITEMS, DIM, generator=draw, dtype=dtype)).requires_grad_() for _ in range(2))
+    return made
+
+
+def literal(made: FactorEstimator, weight: np.ndarray[Any, Any], keep: Any = None) -> Tensor:
+    """s [n_users, n_items] as the definition reads, pair by pair; `keep` says which history items are summed."""
+    activation, rows = ACTIVATIONS[made.activation], []
+    for user, row in enumerate(weight):
+        history = [i for i in np.flatnonzero(row) if keep is None or keep[user, i]]
+        n = max(len(history), 1)
+        for item in range(len(row)):
+            summed = [made.z[i] for i in history if not (made.self_exclude and i == item)]
+            total = torch.stack(summed).sum(0) if summed else torch.zeros_like(made.z[0])
+            rows.append((activation(total / n**0.5) * made.q[item]).sum())
+    return torch.stack(rows).reshape(weight.shape)
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+@pytest.mark.parametrize("self_exclude", [True, False])
+@pytest.mark.parametrize("objective", [Objective(), Objective(2.5, 0.02, 0.005, 0.0), Objective(2.0, floor=0.01)])
+def test_the_fast_loss_equals_the_reference_in_value_and_gradient(
+    activation: Any, self_exclude: bool, objective: Objective
+) -> None:
+    made, weight = estimator(activation=activation, self_exclude=self_exclude), weights()
+    r = 0.4 * torch.randn(N_USERS, N_ITEMS, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    y = torch.from_numpy((weight > 0).astype(float))
+    reference = objective.reference(r, y, literal(made, weight), torch.from_numpy(weight).double())
+    fast = made.loss(batch(weight), r.clone(), objective)
+    assert float(fast) == pytest.approx(float(reference), rel=1e-12)
+    parameters = [made.z, made.q]
+    for mine, theirs in zip(
+        torch.autograd.grad(fast, parameters), torch.autograd.grad(reference, parameters), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+@pytest.mark.parametrize("self_exclude", [True, False])
+def test_with_dropout_the_loss_is_that_of_the_items_kept(activation: Any, self_exclude: bool) -> None:
+    made = estimator(activation=activation, self_exclude=self_exclude, history_dropout=0.5)
+    weight, objective, users = weights(), Objective(2.0), batch(weights())
+    kept = made._keep(users, torch.Generator().manual_seed(3))
+    mask = np.zeros(weight.shape, bool)
+    mask[users.row.numpy(), users.item.numpy()] = kept.numpy() > 0
+    assert 0 < mask.sum() < len(users.item)
+    r = torch.full(weight.shape, 0.2, dtype=torch.float64)
+    y = torch.from_numpy((weight > 0).astype(float))
+    reference = objective.reference(r, y, literal(made, weight, mask), torch.from_numpy(weight).double())
+    fast = made.loss(users, r.clone(), objective, torch.Generator().manual_seed(3))
+    assert float(fast) == pytest.approx(float(reference), rel=1e-12)
+
+
+def test_dropout_keeps_its_share_and_only_in_training() -> None:
+    made = estimator(history_dropout=0.3)
+    users = Histories(sp.csr_matrix(np.ones((500, N_ITEMS), np.float32)), CPU).batch(torch.arange(500))
+    kept = made._keep(users, torch.Generator().manual_seed(0)).reshape(500, N_ITEMS)
+    assert set(kept.unique().tolist()) == {0.0, 1.0}
+    error = (0.3 * 0.7 / kept.numel()) ** 0.5
+    assert abs(float(kept.mean()) - 0.7) < 4 * error
+    assert (kept.mean(0) - 0.7).abs().max() < 5 * (0.3 * 0.7 / 500) ** 0.5  # no item is dropped more than another
+    assert (made._keep(users, None) == 1).all()
+    torch.testing.assert_close(made.log_variance(users), estimator().log_variance(users))
+
+
+def test_dropout_leaves_the_history_on_its_scale() -> None:
+    """1 / sqrt of the items kept: the spread of p is the same with and without dropout."""
+    draw = torch.Generator().manual_seed(0)
+    made = FactorEstimator(dim=64, history_dropout=0.5)
+    made.z, made.q = (torch.randn(200, 64, generator=draw) for _ in range(2))
+    users = Histories.of_lists([list(range(100))] * 20, 200, CPU).batch(torch.arange(20))
+    summed, scale = made._history(users, made._keep(users, draw))
+    whole, whole_scale = made._history(users, made._keep(users, None))
+    dropped, kept = (summed * scale[:, None]).std(), (whole * whole_scale[:, None]).std()
+    assert float(dropped / kept) == pytest.approx(1, abs=0.25)
+
+
+def test_the_loss_of_a_batch_is_the_sum_over_its_users() -> None:
+    made, weight, objective = estimator(activation="tanh"), weights(), Objective(2.0, floor=0.01)
+    r = torch.full(weight.shape, 0.3, dtype=torch.float64)
+    together = made.loss(batch(weight), r.clone(), objective)
+    apart = sum(float(made.loss(batch(weight, [u]), r[:1].clone(), objective)) for u in range(N_USERS))
+    assert float(together) == pytest.approx(apart, rel=1e-12)
+
+
+def test_a_log_variance_depends_on_the_history_alone() -> None:
+    made, weight = estimator(activation="elu"), weights()
+    with torch.no_grad():
+        together = made.log_variance(batch(weight))
+        items = torch.tensor([7, 0, 3])
+        torch.testing.assert_close(made.log_variance(batch(weight), items), together[:, items])
+        for user in range(N_USERS):
+            torch.testing.assert_close(made.log_variance(batch(weight, [user]))[0], together[user])
+        made.self_exclude = False  # a candidate is never left out of the history: it is not part of it
+        torch.testing.assert_close(together, literal(made, weight))
+        assert (together[4] == 0).all()
+
+
+def test_factors_are_the_log_variance_taken_apart() -> None:
+    made, users = estimator(activation="relu"), batch(weights())
+    p, q = made.factors(users)
+    torch.testing.assert_close(p @ q.T, made.log_variance(users))
+
+
+def planted() -> tuple[Histories, Tensor]:
+    """Two groups of users and of items; the expectation misses the pairs of the second group."""
+    weight = np.zeros((40, 20), np.float32)
+    rng = np.random.default_rng(0)
+    for user in range(40):
+        own = np.arange(10) + 10 * (user % 2)
+        weight[user, rng.choice(own, 5, replace=False)] = 1
+    r = torch.from_numpy(weight * np.where(np.arange(20) < 10, 0.95, 0.1).astype(np.float32))
+    return Histories(sp.csr_matrix(weight), CPU), r
+
+
+@pytest.mark.parametrize("self_exclude", [True, False])
+def test_training_lowers_the_loss_and_finds_where_the_expectation_is_wrong(self_exclude: bool) -> None:
+    histories, r = planted()
+    made = FactorEstimator(dim=8, max_epochs=60, lr=0.02, batch_size=8, weight_decay=0.0, self_exclude=self_exclude)
+    made.train(histories, lambda users: r[users.index], Objective(2.0, floor=0.01))
+    assert made.log is not None
+    assert made.log.rows[-1]["loss"] < made.log.rows[0]["loss"]
+    s = made.log_variance(histories.batch(torch.arange(40)))
+    own = s[1::2, 10:].mean()  # pairs of the second group, where labels of 1 were badly predicted
+    assert own > s[::2, :10].mean()
+    assert own > s[1::2, :10].mean()
+    assert not made.z.requires_grad
+
+
+def test_the_expectation_that_training_reads_is_not_changed() -> None:
+    histories, r = planted()
+    before = r.clone()
+    FactorEstimator(dim=4, max_epochs=2).train(histories, lambda users: r[users.index], Objective())
+    assert torch.equal(r, before)
+
+
+def test_an_automatic_batch_makes_about_sixteen_steps() -> None:
+    made = FactorEstimator(dim=4)
+    sizes = {n: made._batch_size(Histories.of_lists([[0]] * n + [[]] * 7, 2, CPU)) for n in (5, 320, 100_000)}
+    assert sizes == {5: 16, 320: 20, 100_000: 2048}
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_the_gradient_of_a_large_batch_has_the_same_bits_each_time(activation: Any) -> None:
+    """Sums over repeated indices must not depend on how threads happen to meet."""
+    draw = torch.Generator().manual_seed(0)
+    weight = (np.random.default_rng(0).random((400, 300)) < 0.6).astype(np.float32)
+    made = FactorEstimator(dim=8, activation=activation)
+    made.z, made.q = (torch.randn(300, 8, generator=draw).requires_grad_() for _ in range(2))
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(400))
+    found = []
+    for _ in range(5):
+        loss = made.loss(users, torch.full((400, 300), 0.2), Objective())
+        found.append(torch.autograd.grad(loss, [made.z, made.q]))
+    assert all(torch.equal(g, first) for again in found[1:] for g, first in zip(again, found[0], strict=True))
