@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import settings
 
 import aleator as al
@@ -13,11 +14,20 @@ from aleator.data.simulate import World, simulate
 
 settings.register_profile("shared", deadline=None)  # no timed assertions: the machine is shared
 settings.load_profile("shared")
+torch.set_num_threads(1)  # on data this small threads only wait for each other, for minutes where cores are shared
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """As many threads as it takes for sums to come out in another order, where the code lets them."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
 def world() -> World:
-    return simulate(n_users=80, n_items=50, per_user=40, seed=1)
+    return simulate(n_users=80, n_items=50, per_user=120, skew=0.8, seed=1)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -100,4 +101,4 @@ def test_the_grids_are_what_the_design_says() -> None:
     assert PAPER == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     assert FINE[0] == 0
     assert FINE[-1] == 1
-    assert max(b - a for a, b in zip(FINE, FINE[1:], strict=False)) <= 0.0500001
+    assert max(b - a for a, b in pairwise(FINE)) <= 0.0500001

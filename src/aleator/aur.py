@@ -91,7 +91,8 @@ class AUR(Recommender):
         self.tail_rule = split.paper_tail if self.recipe == "paper" and split.paper_tail else self.tail
         tail = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
         everyone = HeldOut(fitted, held, self.torch_device, tail=tail)
-        some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=_MONITORED_USERS, seed=self.seed)
+        most = None if self.recipe == "paper" else _MONITORED_USERS
+        some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most, seed=self.seed)
 
         def monitor() -> float:
             """Recall@20 by the uncertainty alone: any lam would start at the bare model's and hide the learning."""

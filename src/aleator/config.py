@@ -51,8 +51,20 @@ class Configurable:
 
 def _check(owner: str, name: str, value: Any, hint: Any) -> None:
     if not _matches(value, hint):
-        wanted = getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
-        raise AleatorError(f"option {name} of {owner} is {value!r}", f"it takes {wanted}")
+        raise AleatorError(f"option {name} of {owner} is {value!r}", f"it takes {_words(hint)}")
+
+
+def _words(hint: Any) -> str:
+    """A type as a person would say it.
+
+    >>> _words(float | typing.Literal["auto"])
+    "float or 'auto'"
+    """
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(_words(arg) for arg in typing.get_args(hint))
+    return "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint))
 
 
 def _matches(value: Any, hint: Any) -> bool:

@@ -14,7 +14,7 @@ from aleator.data.splits import Split, given
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
 from aleator.models import MODELS
-from aleator.models.base import Recommender
+from aleator.models.base import Recipe, Recommender
 from aleator.uncertainty import ESTIMATORS
 
 
@@ -74,11 +74,10 @@ def build(
     settings: dict[str, Any],
     *,
     with_uncertainty: bool,
-    recipe: str,
+    recipe: Recipe,
     **common: Any,
 ) -> Recommender:
     """An AUR, or a bare model, with `common` options (seed, device, max_epochs) where nothing else was set."""
-    require(recipe in ("ours", "paper"), f"recipe is {recipe}", "give ours or paper")
     options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
     for table in ("model", "estimator"):
         require(

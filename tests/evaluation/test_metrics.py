@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from aleator.evaluation.metrics import METRICS, gini
 from aleator.ranking import top_k
 
-RANX = {
-    "recall": "recall",
-    "ndcg": "ndcg",
-    "precision": "precision",
-    "hit_rate": "hit_rate",
-    "mrr": "mrr",
-    "map": "map",
-}
+RANX = ("recall", "ndcg", "precision", "hit_rate", "mrr", "map")  # they name them as we do
 
 
 def value(metric: str, hits: list[int], relevant: int, k: int) -> float:
@@ -91,15 +84,15 @@ def test_all_metrics_equal_ranx(monkeypatch: pytest.MonkeyPatch) -> None:
     relevant[np.arange(n_users), rng.integers(n_items, size=n_users)] = True
     qrels = ranx.Qrels({f"u{u}": {f"i{i}": 1 for i in np.flatnonzero(relevant[u])} for u in range(n_users)})
     run = ranx.Run({f"u{u}": {f"i{i}": float(scores[u, i]) for i in range(n_items)} for u in range(n_users)})
-    names = [f"{theirs}@{cut}" for theirs in RANX.values() for cut in cuts]
+    names = [f"{theirs}@{cut}" for theirs in RANX for cut in cuts]
     expected = ranx.evaluate(qrels, run, names, return_mean=False)
     items = top_k(torch.from_numpy(scores), max(cuts))[1]
     hits = torch.from_numpy(relevant).gather(1, items)
-    users = [int(name[1:]) for name in run.run]
-    for ours, theirs in RANX.items():
+    users = [int(user[1:]) for user in run.run]
+    for name in RANX:
         for cut in cuts:
-            mine = METRICS[ours](hits, torch.from_numpy(relevant.sum(1)), cut).numpy()[users]
-            np.testing.assert_allclose(mine, expected[f"{theirs}@{cut}"], rtol=0, atol=1e-6, err_msg=f"{ours}@{cut}")
+            mine = METRICS[name](hits, torch.from_numpy(relevant.sum(1)), cut).numpy()[users]
+            np.testing.assert_allclose(mine, expected[f"{name}@{cut}"], rtol=0, atol=1e-6, err_msg=f"{name}@{cut}")
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20).filter(lambda c: sum(c) > 0))

@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up_while_the_tensors_are_written_leaves_the_old_model
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", half)
-    with pytest.raises(AleatorError, match="could not be saved.*free some space"):
+    with pytest.raises(AleatorError, match=r"could not be saved.*free some space"):
         checkpoint.write(folder, {"kind": "New"}, NEW)
     assert_old_model_alone(folder)
 

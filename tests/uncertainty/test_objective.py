@@ -44,7 +44,7 @@ def test_pairs_summed_with_their_weights_are_the_reference(objective: Objective)
     s.requires_grad_()
     fast = (torch.where(y == 1, objective.alpha * weight, 1.0) * objective.pairs(r - y, s)).sum()
     reference = objective.reference(r, y, s, weight)
-    assert float(fast) == pytest.approx(float(reference), rel=1e-12)
+    assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
     mine, theirs = (torch.autograd.grad(value, s)[0] for value in (fast, reference))
     torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-14)
 
@@ -59,7 +59,7 @@ def test_without_the_prior_the_best_variance_is_the_squared_residual(residual: f
     sigma_squared = float(torch.exp(s.detach())) / objective.k
     assert sigma_squared == pytest.approx(residual**2, rel=1e-9)
     for other in (-0.3, 0.3):
-        assert float(objective.pairs(torch.tensor(residual, dtype=torch.float64), s.detach() + other)) > float(loss)
+        assert float(objective.pairs(torch.tensor(residual, dtype=torch.float64), s.detach() + other)) > loss.item()
 
 
 def test_a_larger_residual_has_a_larger_best_variance_also_with_the_prior() -> None:
@@ -78,9 +78,9 @@ def test_with_the_log_variance_fixed_it_is_weighted_least_squares_in_the_expecta
     r.requires_grad_()
     squares = [(c * (x - y) ** 2).sum() for x in (r, other)]
     values = [objective.reference(x, y, s) for x in (r, other)]
-    assert float(values[0] - values[1]) == pytest.approx(float(squares[0] - squares[1]), rel=1e-9)
+    assert (values[0] - values[1]).item() == pytest.approx((squares[0] - squares[1]).item(), rel=1e-9)
     constant = (objective.beta * s + objective.gamma * s**2).sum()
-    assert float(values[0]) == pytest.approx(float(squares[0] + constant), rel=1e-12)
+    assert values[0].item() == pytest.approx((squares[0] + constant).item(), rel=1e-12)
     mine, theirs = torch.autograd.grad(values[0], r)[0], torch.autograd.grad(squares[0], r)[0]
     torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=0)
 

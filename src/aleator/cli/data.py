@@ -12,7 +12,7 @@ from aleator.settings import open_dataset
 from aleator.data import catalog
 from aleator.data.formats import write
 from aleator.data.interactions import Interactions
-from aleator.data.splits import Split
+from aleator.data.splits import By, Split
 from aleator.data.tail import Tail
 from aleator.errors import require
 
@@ -69,7 +69,7 @@ def described(opened: Split | Interactions, tail: Tail) -> dict[str, Any]:
 def split(
     dataset: DATASET,
     out: Annotated[Path, typer.Option(help="Folder for train, valid and test files.")],
-    by: Annotated[str, typer.Option(help="random, user_time, global_time or last.")] = "random",
+    by: Annotated[By, typer.Option(help="How the test and validation parts are taken.")] = "random",
     valid: Annotated[float, typer.Option(help="Share of all pairs for validation.")] = 0.1,
     test: Annotated[float, typer.Option(help="Share of all pairs for the test.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
@@ -82,7 +82,7 @@ def split(
     opened = open_dataset(dataset, None, min_rating=min_rating, k_core=k_core)
     require(isinstance(opened, Interactions), f"'{dataset}' is split already", "give a file of interactions")
     assert isinstance(opened, Interactions)
-    made = opened.split(valid=valid, test=test, by=by, seed=seed)  # type: ignore[arg-type]
+    made = opened.split(valid=valid, test=test, by=by, seed=seed)
     out.mkdir(parents=True, exist_ok=True)
     written = {}
     for part in ("train", "valid", "test"):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from aleator.models.base import Recipe
 from aleator.progress import quiet as set_quiet
 
 DATASET = Annotated[
@@ -24,7 +25,9 @@ SET = Annotated[
 ]
 CONFIG = Annotated[Path | None, typer.Option(help="A TOML file of options; tables [model] and [estimator].")]
 MIN_RATING = Annotated[float | None, typer.Option(help="Keep ratings of at least this (files only).")]
-RECIPE = Annotated[str, typer.Option(help="ours, or paper: the released program's protocol, chosen on the test part.")]
+RECIPE = Annotated[
+    Recipe, typer.Option(help="ours, or paper: the released program's protocol, chosen on the test part.")
+]
 TAIL = Annotated[str | None, typer.Option(help="What is tail: mass:0.5, count:56 or items:0.85.")]
 
 

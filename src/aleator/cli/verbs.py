@@ -16,6 +16,7 @@ from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import require
 from aleator.evaluation.protocols import evaluate as run_evaluate
+from aleator.evaluation.report import Empty
 from aleator.loading import load_model
 
 MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
@@ -79,7 +80,7 @@ def evaluate(
     data_root: DATA_ROOT = None,
     tail: TAIL = None,
     k: Annotated[list[int] | None, typer.Option(help="Cut-off; repeatable. 20 and 50 by default.")] = None,
-    empty: Annotated[str | None, typer.Option(help="Users without a relevant item: skip or zero.")] = None,
+    empty: Annotated[Empty | None, typer.Option(help="Users without a relevant item: skip or zero.")] = None,
     lam: Annotated[float | None, typer.Option(help="Blend at this lam instead of the chosen one.")] = None,
     recipe: RECIPE = "ours",
     device: DEVICE = "auto",
@@ -88,8 +89,6 @@ def evaluate(
     json: JSON = False,
 ) -> None:
     """Evaluate a saved model on the test part under the three protocols."""
-    require(empty in (None, "skip", "zero"), f"empty is {empty}", "give skip or zero")
-    require(recipe in ("ours", "paper"), f"recipe is {recipe}", "give ours or paper")
     recommender = load_model(folder, device)
     if lam is not None:
         require(isinstance(recommender, AUR), "lam was given but the model has no uncertainty", "drop --lam")

@@ -47,20 +47,24 @@ class Vocabulary:
     def encode(self, values: Any) -> NDArray[np.int64]:
         """Dense ids; -1 where an id is unknown. A number is never taken for its text, nor a text for its number."""
         given = flat(values)
+        if self.ids.dtype.kind in "TU":
+            places = self._places
+            texts = (places.get(v, -1) if isinstance(v, str) else -1 for v in given.tolist())
+            return np.fromiter(texts, np.int64, len(given))
         found = np.full(len(given), -1, np.int64)
-        rows = np.flatnonzero(_alike(given, self.ids.dtype))
-        if not len(rows) or not len(self.ids):
-            return found
-        with np.errstate(invalid="ignore"):
-            wanted = given[rows].astype(
-                np.dtypes.StringDType() if _family(self.ids.dtype) == "text" else self.ids.dtype
-            )
-        place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
-        known = self.ids[place] == wanted
-        if _family(self.ids.dtype) == "number":  # an id that the cast changed is another id
-            known &= wanted == given[rows]
-        found[rows] = np.where(known, place, -1)
+        rows = np.flatnonzero(_are_numbers(given, self.ids.dtype))
+        if len(rows) and len(self.ids):
+            with np.errstate(invalid="ignore"):
+                wanted = given[rows].astype(self.ids.dtype)
+            place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+            same = (self.ids[place] == wanted) & (wanted == given[rows])  # an id that the cast changed is another id
+            found[rows] = np.where(same, place, -1)
         return found
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Dense ids of texts. (numpy's searchsorted misses texts of more than 15 bytes in another array.)"""
+        return {text: place for place, text in enumerate(self.ids.tolist())}
 
     def decode(self, dense: Any) -> Array:
         """External ids of dense ids, as they were given (strings as Python strings)."""
@@ -91,20 +95,13 @@ def flat(values: Any) -> Array:
     return given
 
 
-def _alike(given: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
-    """[n] which of the given values can be compared with ids of `dtype`."""
+def _are_numbers(given: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
+    """[n] which of the given values are numbers that `dtype` may hold."""
     if given.dtype.kind != "O":
-        return np.full(len(given), _family(given.dtype) == _family(dtype))
-    if _family(dtype) == "text":
-        return np.fromiter((isinstance(v, str) for v in given.tolist()), bool, len(given))
+        return np.full(len(given), given.dtype.kind in "iuf")
     low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
     numbers = (isinstance(v, _NUMBERS) and not isinstance(v, bool) and low <= v <= high for v in given.tolist())
     return np.fromiter(numbers, bool, len(given))
-
-
-def _family(dtype: np.dtype[Any]) -> str:
-    """The kind of ids, as far as it matters for comparing them: numbers, texts, or the numpy kind."""
-    return {"i": "number", "u": "number", "f": "number", "U": "text", "T": "text"}.get(dtype.kind, dtype.kind)
 
 
 def _typed_ids(values: Any, kind: str) -> Array:

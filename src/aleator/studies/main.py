@@ -14,6 +14,7 @@ from aleator.aur import AUR
 from aleator.data.splits import Split
 from aleator.errors import require
 from aleator.evaluation.protocols import evaluate
+from aleator.models.base import Recipe
 from aleator.settings import build, open_dataset, parse_settings
 from aleator.studies import record
 
@@ -31,7 +32,7 @@ def compare(
     split: Split,
     settings: dict[str, Any],
     *,
-    recipe: str = "ours",
+    recipe: Recipe = "ours",
     seed: int = 0,
     device: str = "auto",
     out: Path | None = None,
@@ -48,7 +49,7 @@ def compare(
         start = time.perf_counter()
         system.fit(split)
         fitted = time.perf_counter()
-        reports[method] = evaluate(system, split, recipe=recipe)  # type: ignore[arg-type]
+        reports[method] = evaluate(system, split, recipe=recipe)
         chosen = (
             {"lam": aur.lam_used, "epochs": aur.estimator.log.best_epoch if aur.estimator.log else 0}
             if system is aur

@@ -1,0 +1,94 @@
+"""fit, evaluate, recommend and data in a shell do what the Python calls do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import aleator as al
+from tests.cli.conftest import SMALL, Run
+
+
+def test_fit_evaluate_recommend_from_files(run: Run, parts: Path, tmp_path: Path) -> None:
+    fitted = run("fit", parts, "--out", tmp_path / "m", *SMALL, "--json")
+    assert fitted.code == 0, fitted.err
+    assert json.loads(fitted.out)["out"] == str(tmp_path / "m")
+    found = json.loads(run("evaluate", tmp_path / "m", parts, "--json").out)
+    assert set(found) >= {"overall", "tail_absolute", "tail_relative"}
+    assert 0 < found["overall"]["recall@20"] <= 1
+    read = {name: al.read(parts / f"{name}.parquet") for name in ("train", "valid", "test")}
+    split = al.given(read["train"], read["test"], read["valid"])
+    want = al.evaluate(al.AUR.load(tmp_path / "m"), split).to_dict()
+    for protocol in ("overall", "tail_absolute", "tail_relative"):
+        assert found[protocol] == pytest.approx(want[protocol])
+
+
+def test_recommend_prints_what_python_returns(run: Run, model: Path) -> None:
+    rows = json.loads(run("recommend", model, "--users", "u1,u2", "--k", "4", "--lam", "0.3", "--json").out)
+    want = al.AUR.load(model).recommend(["u1", "u2"], k=4, lam=0.3)
+    assert [(r["user_id"], r["item_id"]) for r in rows] == list(zip(want["user_id"], want["item_id"], strict=True))
+    assert set(rows[0]) == {
+        *("user_id", "item_id", "rank", "score", "expectation", "uncertainty", "popularity", "tail"),
+    }
+
+
+def test_recommend_to_a_history(run: Run, model: Path) -> None:
+    told = run("recommend", model, "--history", "i1,i2", "--k", "3")
+    assert told.code == 0
+    assert len(told.out.splitlines()) == 4
+    assert not {"i1", "i2"} & {line.split()[1] for line in told.out.splitlines()[1:]}
+
+
+def test_a_bare_model(run: Run, parts: Path, tmp_path: Path) -> None:
+    assert run("fit", parts, "--out", tmp_path / "b", "--no-uncertainty", "--set", "model.dim=8").code == 0
+    assert isinstance(al.load_model(tmp_path / "b"), al.MF)
+    assert run("evaluate", tmp_path / "b", parts).code == 0
+    refused = run("recommend", tmp_path / "b", "--users", "u1", "--lam", "0.5")
+    assert (refused.code, "no uncertainty" in refused.err) == (2, True)
+
+
+def test_options_come_from_a_file_and_settings_win(run: Run, parts: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("alpha = 3\n[model]\ndim = 4\n[estimator]\ndim = 8\nmax_epochs = 2\n")
+    done = run(
+        "fit", parts, "--out", tmp_path / "m", "--config", tmp_path / "run.toml", "--set", "model.dim=5", "--seed", 7
+    )
+    assert done.code == 0, done.err
+    model = al.AUR.load(tmp_path / "m")
+    assert (model.alpha, model.model.options()["dim"], model.estimator.options()["dim"], model.model.seed) == (
+        3,
+        5,
+        8,
+        7,
+    )
+
+
+def test_recipe_paper_is_labelled(run: Run, parts: Path, tmp_path: Path) -> None:
+    words = ("--set", "model.solver=als", "--set", "estimator.lr=0.01", *SMALL)
+    told = run("fit", parts, "--out", tmp_path / "p", "--recipe", "paper", *words)
+    assert "recipe paper" in told.out
+    report = run("evaluate", tmp_path / "p", parts, "--recipe", "paper")
+    assert "recipe paper" in report.out
+    assert "counted as 0" in report.out
+
+
+def test_data_split_then_describe(run: Run, ratings: Path, tmp_path: Path) -> None:
+    made = run("data", "split", ratings, "--out", tmp_path / "x", "--by", "last", "--format", "csv", "--json")
+    counts = json.loads(made.out)
+    about = json.loads(run("data", "describe", tmp_path / "x", "--json").out)
+    assert [about[part] for part in ("train", "valid", "test")] == [counts[part] for part in ("train", "valid", "test")]
+    several = int((al.read(ratings).csr.getnnz(axis=1) > 1).sum())
+    assert about["test"] == several  # whoever has one pair alone keeps it
+    assert {"users", "items", "train", "valid", "test", "tail"} <= set(about)
+
+
+def test_data_convert(run: Run, ratings: Path, tmp_path: Path) -> None:
+    assert run("data", "convert", ratings, tmp_path / "y.inter", "--min-rating", "4").code == 0
+    assert len(al.read(tmp_path / "y.inter")) == len(al.read(ratings, min_rating=4))
+
+
+def test_doctor(run: Run) -> None:
+    about = json.loads(run("doctor", "--json").out)
+    assert about["packages"]["torch"] is not None
+    assert "python" in run("doctor").out

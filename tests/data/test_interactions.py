@@ -1,0 +1,323 @@
+"""Interactions: ids come back as they were given, each pair stands once, cleaning says what it did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aleator.data.interactions import Interactions, Vocabulary, check_ids
+from aleator.errors import AleatorError
+
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40)
+
+
+def of_pairs(pairs: list[tuple[Any, Any]], **columns: Any) -> Interactions:
+    return Interactions.of([u for u, _ in pairs], [i for _, i in pairs], **columns)
+
+
+def pairs_of(data: Interactions) -> list[tuple[Any, Any]]:
+    """External ids of the pairs, in the order of the rows."""
+    return list(zip(data.users.decode(data.user).tolist(), data.items.decode(data.item).tolist(), strict=True))
+
+
+# Vocabulary
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+def test_integer_ids_of_any_width_keep_value_and_width(dtype: str) -> None:
+    most = np.iinfo(dtype).max
+    ids = np.array([most, 3, most, 0], dtype)
+    vocabulary, dense = Vocabulary.of(ids, "user")
+    back = vocabulary.decode(dense)
+    assert back.dtype == ids.dtype
+    assert back.tolist() == [most, 3, most, 0]
+    assert vocabulary.encode([most, 3, 7]).tolist() == [2, 1, -1]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
+def test_text_ids_come_back_unchanged(ids: list[str]) -> None:
+    vocabulary, dense = Vocabulary.of(ids, "item")
+    assert vocabulary.decode(dense).tolist() == ids
+    assert all(type(text) is str for text in vocabulary.decode(dense))
+    assert vocabulary.encode(ids).tolist() == dense.tolist()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.lists(st.integers(-(2**63), 2**64 - 1)))
+def test_integers_are_found_exactly(ids: list[int], asked: list[int]) -> None:
+    vocabulary, dense = Vocabulary.of(ids, "item")
+    assert vocabulary.decode(dense).tolist() == ids
+    place = {v: n for n, v in enumerate(sorted(set(ids)))}
+    assert vocabulary.encode(asked).tolist() == [place.get(v, -1) for v in asked]
+
+
+def test_large_integers_of_another_sign_are_not_rounded() -> None:
+    unsigned, _ = Vocabulary.of(np.array([1, 2**63 + 1, 2**63 + 3], np.uint64), "user")
+    assert unsigned.encode(np.array([2**63 + 1, 2**63 + 2], np.uint64)).tolist() == [1, -1]
+    assert unsigned.encode(np.array([1, -1], np.int64)).tolist() == [0, -1]
+    signed, _ = Vocabulary.of(np.array([2**53, 2**53 + 1, -1]), "user")
+    assert signed.encode(np.array([2**53 + 1, 2**64 - 1], np.uint64)).tolist() == [2, -1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "asked", "found"),
+    [
+        (["1", "b"], [1, "b"], [-1, 1]),
+        (["1", "b"], [1], [-1]),
+        (["1", "b"], np.array(["b", None], object), [1, -1]),
+        ([1, 2], ["1", 2], [-1, 1]),
+        ([1, 2], [True, False], [-1, -1]),
+        ([1, 2], [1.0, 1.5, float("nan")], [0, -1, -1]),
+        ([1, 2], [2**70, -(2**70)], [-1, -1]),
+        ([1, 2], [[1], [2, 3]], [-1, -1]),
+        ([1, 2], [], []),
+        ([1, 2], pd.Series([2, 9]), [1, -1]),
+        (["a", "b"], "b", [1]),
+        ([1, 2], np.array([300], np.int16), [-1]),
+        (np.array([44], np.uint8), np.array([300], np.int16), [-1]),  # 300 is 44 in 8 bits
+    ],
+)
+def test_an_id_is_known_only_as_what_it_is(ids: Any, asked: Any, found: list[int]) -> None:
+    vocabulary, _ = Vocabulary.of(ids, "user")
+    assert vocabulary.encode(asked).tolist() == found
+
+
+def test_objects_of_one_kind_are_ids_of_that_kind() -> None:
+    integers, _ = Vocabulary.of(np.array([5, np.int32(2)], object), "user")
+    assert integers.ids.tolist() == [2, 5]
+    assert integers.ids.dtype.kind == "i"
+    texts, _ = Vocabulary.of(np.array(["b", np.str_("a")], object), "user")
+    assert texts.decode([0, 1]).tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        ([1, "a"], "user ids are of type int, str"),
+        ([1, 2.5], "user ids are of type float, int"),
+        ([True, False], "user ids are of type bool"),
+        (np.array([True, False]), "user ids are of type bool"),
+        ([[1], [2]], "user ids are of type list"),
+        ([b"a", b"b"], "user ids are of type bytes"),
+        (np.array(["2020-01-01", "2020-01-02"], "M8[D]"), "user ids are of type datetime64"),
+        (["a", None], "missing"),
+        ([1, None], "missing"),
+        (["a", float("nan")], "missing"),
+        ([1.5, float("nan")], "missing"),
+        (np.array([1.0, np.inf]), "missing"),
+        (np.array([pd.NA, 1], object), "missing"),
+        (np.array([pd.NaT, "a"], object), "missing"),
+        ([2**70, 1], "more than 64 bits"),
+        ([2**63, -1], "more than 64 bits"),
+        (np.zeros((2, 2), int), "2 dimensions"),
+    ],
+)
+def test_ids_that_are_no_ids_are_refused(ids: Any, says: str) -> None:
+    with pytest.raises(AleatorError, match=says) as caught:
+        Interactions.of(ids, [1, 2])
+    assert "\n" not in str(caught.value)
+
+
+def test_parse_gives_the_type_of_the_vocabulary() -> None:
+    numbers, texts = Vocabulary.of([7, 8], "user")[0], Vocabulary.of(["007", "8"], "user")[0]
+    assert numbers.encode([numbers.parse("7")]).tolist() == [0]
+    assert texts.encode([texts.parse("007")]).tolist() == [0]
+    assert texts.encode([texts.parse("7")]).tolist() == [-1]
+    for unknown in ("x", "7.5", "99999999999999999999"):
+        assert numbers.encode([numbers.parse(unknown)]).tolist() == [-1]
+
+
+def test_an_unknown_id_is_named_with_a_known_one() -> None:
+    vocabulary, _ = Vocabulary.of(["a", "b"], "user")
+    assert check_ids(vocabulary, ["b", "a"], "user").tolist() == [1, 0]
+    with pytest.raises(AleatorError, match=r"unknown user 'x' and 1 more; .*'a'"):
+        check_ids(vocabulary, ["x", "a", "y"], "user")
+
+
+# Building
+
+
+def test_weights_are_the_values_of_the_matrix() -> None:
+    data = of_pairs([("b", 2), ("a", 1), ("a", 2)], weight=[1.0, 2.5, 3.0])
+    assert data.csr.toarray().tolist() == [[2.5, 3.0], [0.0, 1.0]]
+    assert of_pairs([("b", 2), ("a", 1)]).csr.toarray().tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert data.popularity.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"weight": [1.0, 0.0]}, "a weight is not positive"),
+        ({"weight": [1.0, -2.0]}, "a weight is not positive"),
+        ({"weight": [1.0, float("nan")]}, "weight column has missing or infinite"),
+        ({"weight": [1.0, 1e60]}, "weight column has missing or infinite"),
+        ({"weight": ["a", "b"]}, "weight column is of type"),
+        ({"weight": [1.0]}, "differ in length"),
+        ({"rating": [1.0, float("inf")]}, "rating column has missing or infinite"),
+        ({"rating": [[1], [2]]}, "rating column is of type"),
+        ({"time": np.array(["2020", "NaT"], "M8[s]")}, "time column has missing"),
+        ({"time": [1.0, float("nan")]}, "time column has missing"),
+        ({"time": [True, False]}, "time column is of type bool"),
+        ({"duplicates": "last"}, "unknown way with duplicates 'last'"),
+    ],
+)
+def test_columns_that_make_no_sense_are_refused(columns: dict[str, Any], says: str) -> None:
+    with pytest.raises(AleatorError, match=says):
+        Interactions.of([1, 2], [3, 4], **columns)
+
+
+def test_columns_of_different_lengths_and_no_rows_are_refused() -> None:
+    with pytest.raises(AleatorError, match="differ in length"):
+        Interactions.of([1, 2], [1, 2, 3])
+    with pytest.raises(AleatorError, match="no interactions"):
+        Interactions.of([], [])
+
+
+def test_dates_are_ordered_numbers() -> None:
+    data = of_pairs([(1, 1), (1, 2)], time=np.array(["2020-01-02", "2020-01-01"], "M8[D]"))
+    assert data.time is not None
+    assert np.diff(data.time).tolist() == [-24 * 3600 * 1_000_000]
+
+
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_the_fingerprint_does_not_depend_on_the_order_of_the_rows(pairs: list[tuple[int, int]], random: Any) -> None:
+    mixed = list(pairs)
+    random.shuffle(mixed)
+    assert of_pairs(pairs).fingerprint == of_pairs(mixed).fingerprint
+
+
+def test_different_data_have_different_fingerprints() -> None:
+    several = [
+        of_pairs([(1, 23)]),
+        of_pairs([(12, 3)]),
+        of_pairs([("1", 23)]),
+        of_pairs([(1, 23)], weight=[2.0]),
+        of_pairs([(1, 23), (1, 24)]),
+    ]
+    assert len({data.fingerprint for data in several}) == len(several)
+
+
+# Cleaning
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30))
+def test_of_a_repeated_pair_the_first_in_time_stays(rows: list[tuple[int, int, int]]) -> None:
+    user, item, time = zip(*rows, strict=True)
+    data = Interactions.of(user, item, time=time, rating=range(len(rows)))
+    first: dict[tuple[int, int], tuple[int, int]] = {}
+    for place, (u, i, t) in enumerate(rows):
+        first[u, i] = min(first.get((u, i), (t, place)), (t, place))
+    assert data.time is not None
+    assert data.rating is not None
+    kept = dict(zip(pairs_of(data), zip(data.time.tolist(), data.rating.tolist(), strict=True), strict=True))
+    assert kept == first
+    extra = len(rows) - len(first)
+    assert data.notes == ((f"duplicates: {extra} of {len(rows)} rows repeat a pair and were dropped",) if extra else ())
+
+
+def test_without_times_the_first_row_of_a_pair_stays_in_its_place() -> None:
+    data = of_pairs([(2, 1), (1, 1), (2, 1), (1, 0)], rating=[1, 2, 3, 4])
+    assert pairs_of(data) == [(2, 1), (1, 1), (1, 0)]
+    assert data.rating is not None
+    assert data.rating.tolist() == [1, 2, 4]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=30))
+def test_weights_of_a_repeated_pair_are_summed(rows: list[tuple[int, int, int]]) -> None:
+    user, item, weight = zip(*rows, strict=True)
+    total: Counter[tuple[int, int]] = Counter()
+    for u, i, w in rows:
+        total[u, i] += w
+    data = Interactions.of(user, item, weight=weight, duplicates="sum")
+    assert data.weight is not None
+    assert dict(zip(pairs_of(data), data.weight.tolist(), strict=True)) == total
+    counted = Interactions.of(user, item, duplicates="sum")
+    extra = len(rows) - len(total)
+    if extra:
+        assert counted.weight is not None
+        assert counted.weight.sum() == len(rows)
+        assert counted.notes == (f"duplicates: {extra} of {len(rows)} rows added to a pair's weight",)
+    else:
+        assert counted.weight is None
+
+
+def test_min_rating_keeps_high_ratings_and_forgets_who_is_left_with_none() -> None:
+    data = of_pairs([("a", 1), ("a", 2), ("b", 3)], rating=[4, 3.5, 5]).clean(min_rating=4)
+    assert pairs_of(data) == [("a", 1), ("b", 3)]
+    assert data.items.ids.tolist() == [1, 3]
+    assert data.notes == ("min_rating 4: 1 of 3 rows dropped",)
+
+
+@given(PAIRS, st.integers(1, 4))
+def test_k_core_is_the_largest_set_where_all_have_k(pairs: list[tuple[int, int]], k: int) -> None:
+    left = set(pairs)
+    while True:
+        users, items = Counter(u for u, _ in left), Counter(i for _, i in left)
+        smaller = {(u, i) for u, i in left if users[u] >= k and items[i] >= k}
+        if smaller == left:
+            break
+        left = smaller
+    data = of_pairs(pairs)
+    if not left:
+        with pytest.raises(AleatorError, match="cleaning left no interactions"):
+            data.clean(k_core=k)
+        return
+    cleaned = data.clean(k_core=k)
+    assert set(pairs_of(cleaned)) == left
+    assert cleaned.users.ids.tolist() == sorted({u for u, _ in left})
+    assert cleaned.items.ids.tolist() == sorted({i for _, i in left})
+    assert cleaned.notes[-1] == f"{k}-core: {len(data) - len(left)} of {len(data)} rows dropped"
+
+
+def test_cleaning_takes_all_columns_along() -> None:
+    data = of_pairs([(9, 1), (7, 2), (7, 1)], time=[1, 2, 3], weight=[4, 5, 6], rating=[1, 2, 3])
+    cleaned = data.with_titles({1: "one", 2: "two"}).clean(min_rating=3)
+    assert pairs_of(cleaned) == [(7, 1)]
+    assert [cleaned.time.tolist(), cleaned.weight.tolist(), cleaned.rating.tolist()] == [[3], [6], [3]]  # type: ignore[union-attr]
+    assert cleaned.titles is not None
+    assert cleaned.titles.tolist() == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"min_rating": 1}, "there is no rating"),
+        ({"k_core": 0}, "k_core is 0"),
+        ({"k_core": 9}, "left no interactions"),
+    ],
+)
+def test_cleaning_that_cannot_be_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(AleatorError, match=says):
+        of_pairs([(1, 1), (2, 1)]).clean(**options)
+
+
+# Titles and parts
+
+
+def test_titles_are_found_by_id_or_by_its_text_and_else_show_the_id() -> None:
+    data = of_pairs([(1, 1), (1, 2), (1, 3)]).with_titles({1: "one", "2": "two", "03": "no"})
+    assert data.titles is not None
+    assert data.titles.tolist() == ["one", "two", "3"]
+    assert data.notes == ("titles: 1 of 3 items have none and show their id",)
+    assert of_pairs([(1, "007")]).with_titles({7: "no", "007": "yes"}).titles.tolist() == ["yes"]  # type: ignore[union-attr]
+
+
+def test_together_a_part_without_weights_weighs_one() -> None:
+    data = of_pairs([(1, 1), (1, 2), (2, 1)], weight=[2, 3, 4], time=[1, 2, 3])
+    bare = Interactions(data.user[2:], data.item[2:], data.users, data.items, time=None)
+    both = data.take(np.array([0, 1])).together(bare)
+    assert pairs_of(both) == [(1, 1), (1, 2), (2, 1)]
+    assert both.weight is not None
+    assert both.weight.tolist() == [2, 3, 1]
+    assert both.time is None
+
+
+def test_the_order_in_time_is_the_time_or_the_order_of_the_rows() -> None:
+    assert of_pairs([(1, 1), (1, 2)]).in_time() is None
+    assert of_pairs([(1, 1), (1, 2)], in_time_order=True).in_time().tolist() == [0, 1]  # type: ignore[union-attr]
+    assert of_pairs([(1, 1), (1, 2)], time=[5, 4], in_time_order=True).in_time().tolist() == [5, 4]  # type: ignore[union-attr]

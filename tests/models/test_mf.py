@@ -1,0 +1,222 @@
+"""MF: one objective, three ways to its minimum."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import aleator as al
+from aleator.data.interactions import Interactions
+from aleator.data.simulate import simulate
+from aleator.training.histories import Users
+
+
+@pytest.fixture(scope="module")
+def larger() -> al.Split:
+    return simulate(n_users=300, n_items=120, per_user=60, seed=2).interactions.split(seed=0)
+
+
+def objective(model: al.MF) -> float:
+    """What MF says that it minimises, written out densely in float64."""
+    weight = torch.from_numpy(model.fitted.csr.toarray()).double()
+    x, y = model.user_factors.detach().double(), model.item_factors.detach().double()
+    label = (weight > 0).double()
+    w = torch.where(weight > 0, weight, model.mu)
+    penalty = model.l2 * (x.square().sum() + y.square().sum())
+    return float((w * (x @ y.T - label).square()).sum() + penalty)
+
+
+def by_torch(data: Interactions, **options: Any) -> al.MF:
+    model = al.MF(**options)
+    model.data = data
+    model._als_torch()
+    return model
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_als_in_torch_is_as_good_as_implicits(weighted: bool) -> None:
+    """They start from other random factors, so one world says little: recalls are averaged over several."""
+    options = {"dim": 8, "l2": 0.05, "iterations": 15}
+    recalls = []
+    for seed in range(4):
+        split = simulate(n_users=300, n_items=120, per_user=60, seed=seed).interactions.split(seed=0)
+        data = split.everything
+        if weighted:
+            weight = np.random.default_rng(0).uniform(0.5, 3, len(data))
+            data = Interactions.of(data.user, data.item, weight=weight, users=data.users, items=data.items)
+        theirs, ours = al.MF(device="cpu", **options).fit(data), by_torch(data, **options)
+        assert (theirs.solved_by, ours.solved_by) == ("implicit", "torch")
+        assert objective(ours) == pytest.approx(objective(theirs), rel=0.03)
+        recalls.append([al.evaluate(m, split, k=(20,)).mean("overall", "recall@20") for m in (ours, theirs)])
+    mine, implicits = np.mean(recalls, axis=0)
+    assert mine == pytest.approx(implicits, rel=0.06)
+    assert mine > 0.3
+
+
+def test_each_iteration_of_als_lowers_the_objective(larger: al.Split) -> None:
+    values = [objective(by_torch(larger.everything, dim=8, iterations=n)) for n in (1, 2, 4, 8)]
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) == 4
+
+
+def test_adam_reaches_the_same_minimum_in_expectation(larger: al.Split) -> None:
+    """mu = 1 draws every unobserved pair, so the objective is the same without noise."""
+    options = {"dim": 4, "mu": 1.0, "l2": 0.5}
+    exact = by_torch(larger.everything, iterations=60, **options)
+    model = al.MF(solver="adam", lr=0.03, max_epochs=100, batch_size=75, **options)
+    model.train(larger.everything)
+    assert objective(model) <= 1.03 * objective(exact)
+
+
+def with_factors(data: Interactions, **options: Any) -> al.MF:
+    """An MF with random factors in float64, as Adam holds them."""
+    model = al.MF(solver="adam", dim=3, **options)
+    model.data = data
+    draw = torch.Generator().manual_seed(0)
+    model.user_factors, model.item_factors = (
+        (0.5 * torch.randn(n, 3, generator=draw, dtype=torch.float64)).requires_grad_()
+        for n in (data.n_users, data.n_items)
+    )
+    return model
+
+
+@pytest.fixture
+def small() -> Interactions:
+    rng = np.random.default_rng(0)
+    taken = rng.random((6, 9)) < 0.3
+    taken[np.arange(9) % 6, np.arange(9)] = True
+    return Interactions.of(*np.nonzero(taken), weight=rng.choice([0.5, 1.0, 2.0], int(taken.sum())))
+
+
+def literal(model: al.MF, users: Users, drawn: Tensor) -> Tensor:
+    """The loss of a batch, pair by pair: `drawn` [B, n_items] says which unobserved pairs are kept."""
+    x, y, total = model.user_factors, model.item_factors, torch.zeros((), dtype=torch.float64)
+    observed = {(int(r), int(i)): float(w) for r, i, w in zip(users.row, users.item, users.weight, strict=True)}
+    for place, user in enumerate(users.index.tolist()):
+        for item in range(len(y)):
+            score = (x[user] * y[item]).sum()
+            if (place, item) in observed:
+                total = total + observed[place, item] * (score - 1) ** 2
+            elif drawn[place, item]:
+                total = total + score**2
+        total = total + model.l2 * (x[user].square().sum() + y.square().sum() / model.fitted.n_users)
+    return total
+
+
+@pytest.mark.parametrize("negatives", ["each", "shared"])
+def test_adams_loss_equals_the_literal_one_in_value_and_gradient(small: Interactions, negatives: Any) -> None:
+    model = with_factors(small, mu=0.4, l2=0.07, negatives=negatives)
+    users = model.histories.batch(torch.tensor([4, 0, 3]))
+    shape, draw = (3, small.n_items), torch.Generator().manual_seed(7)
+    if negatives == "each":
+        drawn = torch.rand(shape, generator=draw) < 0.4
+    else:
+        drawn = torch.zeros(shape, dtype=torch.bool)
+        drawn[:, torch.randperm(small.n_items, generator=draw)[:3]] = True  # floor(0.4 * 9)
+    fast, reference = model.loss(users, torch.Generator().manual_seed(7)), literal(model, users, drawn)
+    assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
+    parameters = [model.user_factors, model.item_factors]
+    for mine, theirs in zip(
+        torch.autograd.grad(fast, parameters), torch.autograd.grad(reference, parameters), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("negatives", "mu"), [("each", 0.3), ("shared", 1 / 3)])
+def test_adams_loss_is_weighted_least_squares_on_average(small: Interactions, negatives: Any, mu: float) -> None:
+    """Summed over all users, and averaged over draws; `shared` draws 3 of the 9 items."""
+    model = with_factors(small, mu=mu, l2=0.05, negatives=negatives)
+    users, draw = model.histories.batch(torch.arange(small.n_users)), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        losses = torch.stack([model.loss(users, draw) for _ in range(3000)])
+    error = float(losses.std()) / 3000**0.5
+    assert error < 0.05 * objective(model)
+    assert abs(float(losses.mean()) - objective(model)) < 4 * error
+
+
+def test_batches_of_users_add_up_to_the_whole_loss(small: Interactions) -> None:
+    model = with_factors(small, mu=1.0, l2=0.05)
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        parts = [float(model.loss(model.histories.batch(torch.tensor(b)), draw)) for b in ([0, 5], [1], [2, 3, 4])]
+    assert sum(parts) == pytest.approx(objective(model), rel=1e-12)
+
+
+def test_a_history_is_enough_to_get_a_users_own_scores(larger: al.Split) -> None:
+    data = larger.everything
+    for model in (al.MF(dim=16).fit(data), by_torch(data, dim=16)):
+        for user in (0, 17, 123):
+            history = data.item[data.user == user].tolist()
+            torch.testing.assert_close(model.score({"new": history}), model.score([user]), atol=2e-4, rtol=1e-3)
+
+
+def test_known_and_new_users_may_stand_in_one_batch(larger: al.Split) -> None:
+    model = al.MF(solver="adam", dim=4, max_epochs=2).fit(larger)
+    known = model.users([3, 4])
+    new = model.users({"a": [1, 2, 3]})
+    mixed = Users(
+        torch.cat([known.index, new.index]),
+        torch.cat([known.row, new.row + 2]),
+        torch.cat([known.item, new.item]),
+        torch.cat([known.weight, new.weight]),
+        torch.cat([known.size, new.size]),
+    )
+    scores = model.score(mixed)
+    torch.testing.assert_close(scores[:2], model.score([3, 4]))
+    torch.testing.assert_close(scores[2:], model.score({"a": [1, 2, 3]}))
+
+
+def test_a_heavier_pair_is_fitted_more_closely() -> None:
+    rng = np.random.default_rng(0)
+    user, item = np.nonzero(rng.random((30, 20)) < 0.2)
+    weight = np.where(np.arange(len(user)) % 2 == 0, 8.0, 0.5)
+    model = al.MF(dim=4).fit(Interactions.of(user, item, weight=weight))
+    scores = torch.stack([model.score([u], [i])[0, 0] for u, i in zip(user.tolist(), item.tolist(), strict=True)])
+    heavy = torch.from_numpy(weight > 1)
+    assert scores[heavy].mean() > scores[~heavy].mean() + 0.1
+
+
+def test_more_dimensions_than_items_without_a_penalty_still_fit(small: Interactions) -> None:
+    model = al.MF(dim=32, l2=0.0).fit(small)
+    assert torch.isfinite(model.score([0, 1])).all()
+    assert torch.isfinite(model.score({"new": [0, 1]})).all()
+
+
+def test_without_implicit_there_is_a_clear_error_and_no_other_solver(
+    larger: al.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "implicit" else find(name, *a))
+    with pytest.raises(al.AleatorError, match="needs the library implicit"):
+        al.MF(dim=4, device="cpu").fit(larger)
+
+
+@pytest.mark.parametrize(("options", "expected"), [({}, "implicit"), ({"solver": "adam", "max_epochs": 2}, "adam")])
+def test_the_manifest_says_which_solver_ran(
+    larger: al.Split, tmp_path: Path, options: dict[str, Any], expected: str
+) -> None:
+    al.MF(dim=4, device="cpu", **options).fit(larger).save(tmp_path / "m")
+    assert json.loads((tmp_path / "m" / "manifest.json").read_text())["learned"]["solved_by"] == expected
+    assert al.MF.load(tmp_path / "m").solved_by == expected
+
+
+def test_adam_chooses_its_epochs_on_validation_and_then_fits_on_all(larger: al.Split) -> None:
+    model = al.MF(solver="adam", dim=4, lr=0.05, max_epochs=30, patience=2, check_every=1, batch_size=64).fit(larger)
+    assert model.log is not None
+    assert 1 <= model.log.best_epoch <= len(model.log.rows) <= 30
+    best = max(row["metric"] for row in model.log.rows)
+    assert model.log.rows[model.log.best_epoch - 1]["metric"] == best
+    assert len(model.fitted) == len(larger.everything) > len(larger.train)
+    assert al.evaluate(model, larger, k=(10,)).mean("overall", "recall@10") > 0.05
+
+
+def test_a_diverging_training_names_its_epoch(larger: al.Split) -> None:
+    with pytest.raises(al.AleatorError, match=r"MF by Adam diverged.*epoch \d+.*try a learning rate"):
+        al.MF(solver="adam", dim=4, lr=1e25, max_epochs=5).fit(larger)
