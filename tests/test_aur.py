@@ -413,12 +413,13 @@ class TestFit:
                 use(al.AUR(al.MF()))
 
 
-class TestRecipePaper:
-    @pytest.fixture(scope="class")
-    def paper(self, small_aur: Make, split: al.Split) -> al.AUR:
-        options = {"model__max_epochs": 4, "model__lr": 0.01, "recipe": "paper"}
-        return small_aur(**options).fit(replace(split, paper_tail=al.Tail.count(2)))
+@pytest.fixture(scope="module")
+def paper(small_aur: Make, split: al.Split) -> al.AUR:
+    options = {"model__max_epochs": 4, "model__lr": 0.01, "recipe": "paper"}
+    return small_aur(**options).fit(replace(split, paper_tail=al.Tail.count(2)))
 
+
+class TestRecipePaper:
     def test_it_chooses_on_the_test_part_from_the_papers_grid(self, paper: al.AUR, split: al.Split) -> None:
         assert [row["lam"] for row in paper.curve] == list(selection.PAPER)
         assert paper.fitted.fingerprint == split.everything.fingerprint

@@ -54,7 +54,7 @@ def one(
 ) -> dict[str, Any]:
     """One world, fitted and measured."""
     world = simulate(n_users=n_users, n_items=n_items, per_user=per_user, skew=skew, seed=seed)
-    dim = int(options.pop("dim", 32))
+    dim = int(options.pop("dim", 16))
     aur = AUR(MF(dim=dim), estimator=FactorEstimator(dim=options.pop("estimator_dim", 256)), seed=seed, **options)
     aur.fit(world.interactions)
     return {"lam": aur.lam_used, "pairs": len(world.interactions), "auroc": measure(world, aur, seed=seed)}
