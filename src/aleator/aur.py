@@ -8,6 +8,7 @@ recommend  the k highest scores among what a user has not seen
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
@@ -24,7 +25,7 @@ from aleator.errors import AleatorError, require
 from aleator.models.base import Model, Recommender, Who, as_split
 from aleator.ranking import blend, uncertainty
 from aleator.training.held_out import HeldOut
-from aleator.training.histories import Histories, Users
+from aleator.training.histories import Users
 from aleator.training.trainer import Log
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
@@ -89,7 +90,7 @@ class AUR(Recommender):
             part = split.carve(self.valid, self.seed)
             fitted, held = part.train, part.valid
         self.tail_rule = split.paper_tail if self.recipe == "paper" and split.paper_tail else self.tail
-        tail = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
+        tail = self.tail_items = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
         everyone = HeldOut(fitted, held, self.torch_device, tail=tail)
         most = None if self.recipe == "paper" else _MONITORED_USERS
         some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most, seed=self.seed)
@@ -140,16 +141,15 @@ class AUR(Recommender):
 
     def recommend(self, users: Who, k: int = 20, *, lam: float | None = None, **options: Any) -> Any:
         """As `Recommender.recommend`, with the expectation and the uncertainty of each item, at this `lam`."""
-        kept = self.lam_used
-        try:
-            self.set_lam(kept if lam is None else lam)
+        if lam is None:
             return super().recommend(users, k, **options)
-        finally:
-            self.lam_used = kept
+        turned = copy.copy(self)  # the same tensors: somebody else may be asking at another lam meanwhile
+        turned.set_lam(lam)
+        return turned.recommend(users, k, **options)
 
     def set_lam(self, lam: float) -> None:
         """Turn the knob of a fitted AUR: 1 is the expectation alone, 0 the uncertainty alone."""
-        _check_lam(lam)
+        _check_lam(lam, auto=False)
         self.lam_used = float(lam)
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
@@ -159,7 +159,7 @@ class AUR(Recommender):
 
     @property
     def tail_mask(self) -> Tensor:
-        return torch.from_numpy(self.tail_rule.mask(self.fitted.popularity)).to(self.torch_device)
+        return self.tail_items.to(self.torch_device)
 
     def options(self) -> dict[str, Any]:
         return super().options() | {
@@ -168,9 +168,14 @@ class AUR(Recommender):
             "model": self.model.to_manifest(),
         }
 
+    def __repr__(self) -> str:
+        return f"AUR({', '.join([repr(self.model), *[f'{n}={v!r}' for n, v in self.given.items() if n != 'model']])})"
+
     @classmethod
     def restore(cls, options: dict[str, Any]) -> Self:
         model, estimator, tail = options.pop("model"), options.pop("estimator"), options.pop("tail")
+        for part in (model, estimator):
+            part["options"]["device"] = options["device"]
         return cls(
             models.MODELS.build(model),
             estimator=estimators.ESTIMATORS.build(estimator),
@@ -187,10 +192,12 @@ class AUR(Recommender):
             "model": learned,
             "estimator": None if self.estimator.log is None else self.estimator.log.to_dict(),
         }
+        tensors = tensors | {"tail": self.tail_items}
         return mine, tensors | {f"estimator.{name}": value for name, value in self.estimator.tensors().items()}
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.lam_used, self.curve, self.tail_rule = learned["lam"], learned["curve"], Tail.parse(learned["tail"])
+        self.tail_items = tensors["tail"]
         self.model.data = self.data
         self.model.unpack(learned["model"], tensors)
         self.estimator.log = None if learned["estimator"] is None else Log(**learned["estimator"])
@@ -202,6 +209,6 @@ def _epochs(log: Log | None) -> int | None:
     return max(log.best_epoch, 1) if log is not None else None
 
 
-def _check_lam(lam: float | str) -> None:
-    if lam != "auto" and not (isinstance(lam, (int, float)) and 0 <= lam <= 1):
+def _check_lam(lam: float | str, auto: bool = True) -> None:
+    if not (auto and lam == "auto") and not (isinstance(lam, (int, float)) and 0 <= lam <= 1):
         raise AleatorError(f"lam is {lam}", "give a lam between 0 (uncertainty alone) and 1 (expectation alone)")

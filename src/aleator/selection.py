@@ -48,7 +48,7 @@ def choose(check: HeldOut, parts: Parts, lams: Sequence[float], select: Select) 
     allowed[-1] = True
     mean_overall, mean_tail = overall.mean(1), tail.nanmean(1).nan_to_num()
     goal = mean_overall if select == "overall" else mean_tail.masked_fill(~allowed, -torch.inf)
-    best = int(goal.argmax())
+    best = len(lams) - 1 - int(goal.flip(0).argmax())  # of equal ones the safest
     curve = [
         {"lam": lam, "recall@20": float(a), "tail_recall@50": float(b)}
         for lam, a, b in zip(lams, mean_overall, mean_tail, strict=True)

@@ -121,7 +121,9 @@ def test_every_entry_is_complete() -> None:
         entry = catalog.dataset(name)
         assert entry.name == name
         assert min(entry.users, entry.items, entry.train, entry.test) > 0
-        assert entry.citation and entry.terms.endswith(".") and entry.page.startswith("https://")
+        assert entry.citation
+        assert entry.terms.endswith(".")
+        assert entry.page.startswith("https://")
         for source in entry.sources:
             assert source.files or "No direct download" in entry.note
             for file in source.files:
@@ -234,7 +236,7 @@ def test_polars_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_missing_is_said_with_where_it_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(AleatorError, match="gowalla is not in .*; put gowalla.npz or") as caught:
+    with pytest.raises(AleatorError, match=r"gowalla is not in .*; put gowalla\.npz or") as caught:
         catalog.load("gowalla", tmp_path, download=False)
     assert f"'{tmp_path}'" in caught.value.problem
     with pytest.raises(AleatorError, match="there is no folder"):

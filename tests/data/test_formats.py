@@ -207,8 +207,8 @@ def test_cleaning_is_told_in_order_with_counts(tmp_path: Path) -> None:
     data = read(path, min_rating=2, k_core=2)
     assert data.notes == (
         "columns not used: who",
-        "duplicates: 1 of 7 rows repeat a pair and were dropped",
-        "min_rating 2: 1 of 6 rows dropped",
+        "min_rating 2: 1 of 7 rows dropped",
+        "duplicates: 1 of 6 rows repeat a pair and were dropped",
         "2-core: 1 of 5 rows dropped",
     )
     assert [row[:2] for row in rows_of(data)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]

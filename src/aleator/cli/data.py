@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from aleator.cli.options import DATA_ROOT, DATASET, JSON, MIN_RATING, TAIL, show_json
-from aleator.settings import open_dataset
 from aleator.data import catalog
 from aleator.data.formats import write
 from aleator.data.interactions import Interactions
 from aleator.data.splits import By, Split
 from aleator.data.tail import Tail
 from aleator.errors import require
+from aleator.settings import open_dataset
 
 app = typer.Typer(help="Look at, split and convert interactions.", no_args_is_help=True)
 K_CORE = Annotated[int | None, typer.Option(help="Keep users and items with at least this many interactions.")]

@@ -10,9 +10,9 @@ import typer
 
 from aleator.aur import AUR
 from aleator.cli.options import DATA_ROOT, JSON, QUIET, SET, show_json
-from aleator.settings import build, parse_settings
 from aleator.errors import require
 from aleator.models import Model
+from aleator.settings import build, parse_settings
 from aleator.studies import demo as study
 
 

@@ -11,13 +11,14 @@ import typer
 
 from aleator.aur import AUR
 from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, TAIL, show_json
-from aleator.settings import build, open_dataset, parse_settings
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import require
 from aleator.evaluation.protocols import evaluate as run_evaluate
 from aleator.evaluation.report import Empty
 from aleator.loading import load_model
+from aleator.models.base import Recipe
+from aleator.settings import build, open_dataset, parse_settings
 
 MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -82,7 +83,7 @@ def evaluate(
     k: Annotated[list[int] | None, typer.Option(help="Cut-off; repeatable. 20 and 50 by default.")] = None,
     empty: Annotated[Empty | None, typer.Option(help="Users without a relevant item: skip or zero.")] = None,
     lam: Annotated[float | None, typer.Option(help="Blend at this lam instead of the chosen one.")] = None,
-    recipe: RECIPE = "ours",
+    recipe: Annotated[Recipe | None, typer.Option(help="ours or paper; that of the model by default.")] = None,
     device: DEVICE = "auto",
     min_rating: MIN_RATING = None,
     quiet: QUIET = False,

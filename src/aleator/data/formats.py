@@ -72,11 +72,13 @@ def read(
         columns, notes = _arrays(source, named, "the dict")
     else:
         columns, frame, notes = _frame(source, named)
-    data = Interactions.of(**columns, duplicates=duplicates, frame=frame, notes=tuple(notes), **about)
+    data = Interactions.of(
+        **columns, min_rating=min_rating, duplicates=duplicates, frame=frame, notes=tuple(notes), **about
+    )
     if data.rating is not None and min_rating is None:
         note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
         data = data.take(np.arange(len(data)), note)
-    data = data.clean(min_rating=min_rating, k_core=k_core)
+    data = data.clean(k_core=k_core)
     return data if titles is None else data.with_titles(read_titles(titles))
 
 

@@ -164,10 +164,14 @@ class Interactions:
         rating: Any = None,
         users: Vocabulary | None = None,
         items: Vocabulary | None = None,
+        min_rating: float | None = None,
         duplicates: Duplicates = "first",
         **rest: Any,
     ) -> Interactions:
-        """From columns of external ids. With `users` / `items` given, the columns are dense ids already."""
+        """From columns of external ids. With `users` / `items` given, the columns are dense ids already.
+
+        Rows below `min_rating` are dropped before repeated pairs are merged.
+        """
         if users is None:
             users, user = Vocabulary.of(user, "user")
         if items is None:
@@ -191,7 +195,7 @@ class Interactions:
             require(
                 bool((made.weight > 0).all()), "a weight is not positive", "give weights above 0 or drop those rows"
             )
-        return made._merge(duplicates)
+        return made._rated(min_rating)._merge(duplicates)
 
     def __len__(self) -> int:
         return len(self.user)
@@ -265,16 +269,10 @@ class Interactions:
 
     def clean(self, *, min_rating: float | None = None, k_core: int | None = None) -> Interactions:
         """Make ratings implicit, then keep users and items with at least `k_core` interactions; ids are made anew."""
-        kept = self
-        if min_rating is not None:
-            require(kept.rating is not None, "min_rating was given but there is no rating", "name the rating column")
-            assert kept.rating is not None
-            rows = kept.rating >= min_rating
-            kept = kept.take(rows, f"min_rating {min_rating}: {int((~rows).sum())} of {len(rows)} rows dropped")
+        kept = self._rated(min_rating)
         if k_core is not None:
             require(k_core >= 1, f"k_core is {k_core}", "give a k_core of at least 1")
             kept = kept._core(k_core)
-        require(len(kept) > 0, "cleaning left no interactions", "lower min_rating or k_core")
         return kept._compact()
 
     def split(self, *, valid: float = 0.1, test: float = 0.2, by: By = "random", seed: int = 0) -> Split:
@@ -282,6 +280,15 @@ class Interactions:
         from aleator.data.splits import split
 
         return split(self, valid=valid, test=test, by=by, seed=seed)
+
+    def _rated(self, min_rating: float | None) -> Interactions:
+        if min_rating is None:
+            return self
+        require(self.rating is not None, "min_rating was given but there is no rating", "name the rating column")
+        assert self.rating is not None
+        rows = self.rating >= min_rating
+        require(bool(rows.any()), "cleaning left no interactions", "lower min_rating")
+        return self.take(rows, f"min_rating {min_rating}: {int((~rows).sum())} of {len(rows)} rows dropped")
 
     def _merge(self, duplicates: Duplicates) -> Interactions:
         """Each pair once: its first row in time (in file order where no time is known), or the weights summed."""
@@ -309,6 +316,7 @@ class Interactions:
             if smaller.sum() == rows.sum():
                 break
             rows = smaller
+        require(bool(rows.any()), "cleaning left no interactions", "lower k_core")
         return self.take(rows, f"{k}-core: {int((~rows).sum())} of {len(rows)} rows dropped")
 
     def _compact(self) -> Interactions:

@@ -45,9 +45,9 @@ def evaluate(
     split: Split,
     *,
     tail: Tail | None = None,
-    k: Sequence[int] = (20, 50),
+    k: int | Sequence[int] = (20, 50),
     empty: Empty | None = None,
-    recipe: Literal["ours", "paper"] = "ours",
+    recipe: Literal["ours", "paper"] | None = None,
     memory: int | None = None,
 ) -> Report:
     """Metrics of `model` on the test part of `split`, for each user with a test item.
@@ -57,6 +57,10 @@ def evaluate(
     0 ("zero", what the paper's released program does). `recipe="paper"` takes that and the program's tail cut.
     """
     require(len(split.test) > 0, "the split has no test part", "split with test above 0")
+    k = (k,) if isinstance(k, int) else k
+    recipe = recipe or getattr(model, "recipe", "ours")
+    for name, value, known in (("recipe", recipe, ("ours", "paper")), ("empty", empty, ("skip", "zero", None))):
+        require(value in known, f"{name} is {value!r}", f"give one of {', '.join(filter(None, known))}")
     require(len(k) > 0 and min(k) >= 1, f"k is {tuple(k)}", "give cut-offs of at least 1")
     seen, device = split.everything, model.torch_device
     if tail is None:

@@ -38,10 +38,10 @@ class Comparison:
     rows: list[Row]
 
     def __getitem__(self, key: tuple[str, str]) -> Row:
-        return next(r for r in self.rows if (r.protocol, r.metric) == key)
+        return {(r.protocol, r.metric): r for r in self.rows}[key]
 
     def to_dict(self) -> list[dict[str, Any]]:
-        return [asdict(row) for row in self.rows]
+        return [asdict(row) | {"change": row.change if np.isfinite(row.change) else None} for row in self.rows]
 
     def __str__(self) -> str:
         head = f"{'protocol':<14} {'metric':<12} {'baseline':>9} {'this':>9} {'change':>9}  {'p (Holm)':>9}"

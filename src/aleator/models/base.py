@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -11,7 +11,6 @@ import numpy as np
 import scipy
 import torch
 from torch import Tensor
-
 
 from aleator.config import Configurable
 from aleator.data.interactions import Interactions, check_ids
@@ -85,11 +84,12 @@ class Recommender(Configurable, ABC):
         """A batch from external ids, or from {name: [item ids]} for users who are only a history."""
         if isinstance(who, Users):
             return who
-        require(not isinstance(who, str), f"users is the text {who!r}", "give a list of ids")
+        require(isinstance(who, Iterable) and not isinstance(who, str), f"users is {who!r}", "give a list of ids")
         if not isinstance(who, Mapping):
             return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
         histories = []
         for name, items in who.items():
+            require(not isinstance(items, str), f"the history of {name!r} is {items!r}", "give a list of item ids")
             dense = self.fitted.items.encode(list(items))
             require(
                 bool((dense >= 0).any()),
@@ -125,12 +125,14 @@ class Recommender(Configurable, ABC):
         n_items = self.fitted.n_items
         require(isinstance(k, (int, np.integer)) and k >= 1, f"k is {k}", "give a k of at least 1")
         require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
-        names = users.index.tolist() if isinstance(users, Users) else list(users)
+        if isinstance(users, Iterator):
+            users = list(users)
         candidates = self._candidates(allow, deny, untrained)
         whole = self.users(users)
+        names = users.index.tolist() if isinstance(users, Users) else list(users)
         size, chunk = blocks(len(whole), n_items, self.torch_device, memory)
         columns: dict[str, list[Any]] = {}
-        for first in range(0, len(whole), size):
+        for first in range(0, max(len(whole), 1), size):  # once for nobody, for the columns
             block = _slice(whole, first, min(first + size, len(whole)))
             with torch.no_grad():
                 values, items = best(
@@ -213,8 +215,12 @@ class Recommender(Configurable, ABC):
         try:
             made = cls.restore(manifest["options"] | {"device": device})
             made.data = checkpoint.unpack_data(manifest["data"], tensors)
-            made.unpack(manifest["learned"], {k: v.to(made.torch_device) for k, v in tensors.items()})
-        except (KeyError, TypeError, IndexError, RuntimeError) as error:
+            if made.data.fingerprint != manifest["data"]["fingerprint"]:
+                raise RuntimeError("its two files do not belong together")
+            # copied, since products of memory-mapped tensors differ in the last bit where these lie askew
+            copies = {name: value.to(made.torch_device, copy=True) for name, value in tensors.items()}
+            made.unpack(manifest["learned"], copies)
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
             raise checkpoint.damaged(folder, error) from None
         return made
 

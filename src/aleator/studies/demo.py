@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def recall_by_popularity(demo: Demo, k: int = 50, groups: int = 6) -> tuple[list
     row = np.searchsorted(users, test.user)
     edges = np.unique(np.quantile(popularity[test.item], np.linspace(0, 1, groups + 1)).astype(int))
     group = np.clip(np.searchsorted(edges, popularity[test.item], side="left") - 1, 0, len(edges) - 2)
-    labels = [f"{low + (1 if n else 0)}-{high}" for n, (low, high) in enumerate(zip(edges, edges[1:], strict=False))]
+    labels = [f"{low + (1 if n else 0)}-{high}" for n, (low, high) in enumerate(itertools.pairwise(edges))]
     size = np.bincount(group, minlength=len(labels))
     shares, errors = {}, {}
     for name, model in (("MF", demo.bare), ("MF-AUR", demo.aur)):

@@ -31,12 +31,12 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
     target = Path(folder)
     if target.exists():
         require(
-            (target / "manifest.json").is_file() or (target.is_dir() and not any(target.iterdir())),
+            _is_model(target) or (target.is_dir() and not any(target.iterdir())),
             f"'{target}' exists and is no model folder",
             "save to another place",
         )
     text = json.dumps({"format": FORMAT, **manifest}, indent=1, sort_keys=True)
-    made = None
+    made = old = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -53,8 +53,19 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
             f"the model could not be saved to '{target}' ({error})", "free some space or save to another place"
         ) from None
     finally:
+        if old is not None and old.exists() and not target.exists():
+            os.replace(old, target)  # stopped between the two renames
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a folder holds a model and nothing else, so that replacing it loses nothing of somebody's."""
+    try:
+        ours = "format" in json.loads((folder / "manifest.json").read_text())
+        return ours and {file.name for file in folder.iterdir()} <= {"manifest.json", "tensors.safetensors"}
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def read_manifest(folder: Path_) -> dict[str, Any]:

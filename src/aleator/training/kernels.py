@@ -26,7 +26,11 @@ def least_squares(factors: Tensor, users: Users, mu: float, l2: float) -> Tensor
     extra = torch.where(weight > 0, weight - mu, weight)
     normal = everyone + (padded * extra[..., None]).mT @ padded
     target = (padded * weight[..., None]).sum(1)
-    return torch.cholesky_solve(target[..., None], torch.linalg.cholesky(normal)).squeeze(-1)
+    root, failed = torch.linalg.cholesky_ex(normal)
+    if bool(failed.any()):  # singular, as with more dimensions than items and no l2: the smallest of the minimisers
+        smallest: Tensor = torch.linalg.pinv(normal, hermitian=True)
+        return (smallest @ target[..., None]).squeeze(-1)
+    return torch.cholesky_solve(target[..., None], root).squeeze(-1)
 
 
 def least_squares_all(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:

@@ -78,7 +78,7 @@ class Trainer:
                         f"{self.label} diverged: the loss is {row['loss']} in epoch {epoch}",
                         f"try a learning rate below {self.lr:g} or a larger gamma",
                     )
-                if check is not None and epoch % self.check_every == 0:
+                if check is not None and (epoch % self.check_every == 0 or epoch == self.max_epochs):
                     row["metric"] = check()
                     if row["metric"] > best:
                         best, log.best_epoch, stale = row["metric"], epoch, 0

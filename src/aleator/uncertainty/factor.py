@@ -62,6 +62,7 @@ class FactorEstimator(Estimator):
         if self.batch_size != "auto":
             positive.append(self.batch_size)
         require(min(positive) > 0, "a training option is not positive", "give numbers above 0")
+        require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give a weight_decay of at least 0")
 
     def train(
         self,
@@ -110,22 +111,23 @@ class FactorEstimator(Estimator):
         summed, scale = self._history(users, keep)
         s = self.act(summed * scale[:, None]) @ self.q.T
         at = (users.row, users.item)
-        if self.self_exclude:
-            s_observed = self._without_self(users, keep, summed, scale, s[at])
-        else:
-            s_observed = s[at]
+        s_observed = self._without_self(users, keep, summed, scale, s[at]) if self.self_exclude else s[at]
         observed = (objective.alpha * users.weight * objective.pairs(r[at] - 1, s_observed)).sum()
         s[at] = 0  # with r = s = 0 the unobserved loss vanishes there
         r[at] = 0
         return objective.pairs(r, s).sum() + observed
 
     def _without_self(self, users: Users, keep: Tensor, summed: Tensor, scale: Tensor, s: Tensor) -> Tensor:
-        """s of the observed pairs with the item itself taken out of the history, [n]."""
+        """s of the observed pairs with the item itself taken out of the history, [n].
+
+        By `index_select`, not `x[index]`: the gradient of the latter adds up in any order on more than one thread.
+        """
         if self.activation == "linear":
-            own = (self.z * self.q).sum(1)[users.item]
+            own = (self.z * self.q).sum(1).index_select(0, users.item)
             return s - own * keep * scale[users.row]
-        rest = (summed[users.row] - self.z[users.item] * keep[:, None]) * scale[users.row, None]
-        return (self.act(rest) * self.q[users.item]).sum(1)
+        own, theirs = (x.index_select(0, users.item) for x in (self.z, self.q))
+        rest = (summed.index_select(0, users.row) - own * keep[:, None]) * scale[users.row, None]
+        return (self.act(rest) * theirs).sum(1)
 
     def _keep(self, users: Users, draw: torch.Generator | None) -> Tensor:
         if self.history_dropout == 0 or draw is None:
