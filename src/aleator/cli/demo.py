@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -38,16 +37,15 @@ def demo(
         )
     made = study.run(split, bare, aur, note)
     aur.save(out / "model")
-    page = out / "report.html" if importlib.util.find_spec("matplotlib") else None
-    if page is not None:
-        study.write_report(made, page)
+    page = out / "report.html"
+    study.write_report(made, page)
     if json:
         show_json(
             {
                 "data": note,
                 "comparison": made.comparison.to_dict(),
                 "lam": aur.lam_used,
-                "report": str(page) if page else None,
+                "report": str(page),
                 "model": str(out / "model"),
             }
         )
@@ -65,4 +63,4 @@ def demo(
         f"\nlam {aur.lam_used:g} was chosen on validation. The model is in {out / 'model'}; try: "
         f"aleator recommend {out / 'model'} --users {aur.fitted.users.decode([0])[0]} --k 10"
     )
-    print(f"The report is {page.resolve()}" if page else "For the HTML report: pip install 'aleator[report]'")
+    print(f"The report is {page.resolve()}")

@@ -52,8 +52,6 @@ def examine(data_root: Any = None) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             packages[name] = None
     advice = []
-    if packages["matplotlib"] is None:
-        advice.append("the HTML report needs matplotlib: pip install 'aleator[report]'")
     if packages["implicit"] is None:
         advice.append("MF by ALS on the CPU needs implicit: pip install implicit")
     cuda = torch.cuda.is_available()
