@@ -555,3 +555,40 @@ class TestSaveAndLoad:
         """No pickle: every file is JSON or safetensors."""
         assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "tensors.safetensors"]
         json.loads((folder / "manifest.json").read_text(), parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
+
+
+def test_the_bare_model_and_the_model_under_aur_are_the_same(split: al.Split) -> None:
+    """Both choose their epochs on the same held-out pairs, so that a comparison is of the uncertainty alone."""
+    options = {"solver": "adam", "dim": 4, "max_epochs": 8, "lr": 0.01}
+    bare = al.MF(**options).fit(split)
+    aur = al.AUR(al.MF(**options), estimator=al.FactorEstimator(dim=4, max_epochs=2)).fit(split)
+    assert torch.equal(bare.item_factors, aur.model.item_factors)
+
+
+def test_a_model_that_is_handed_over_is_not_changed(split: al.Split) -> None:
+    bare = al.MF(dim=4).fit(split)
+    before = bare.item_factors.clone()
+    al.AUR(bare, estimator=al.FactorEstimator(dim=4, max_epochs=1), seed=5).fit(split)
+    assert bare.seed == 0
+    assert torch.equal(bare.item_factors, before)
+    assert len(bare.recommend([0], k=3)) == 3
+
+
+def test_whoever_has_no_history_gets_what_is_popular(small_aur: Callable[..., al.AUR]) -> None:
+    data = al.simulate(n_users=60, n_items=30, per_user=100, seed=4).interactions
+    nobody = data.take(data.user != 7)
+    for model in (small_aur(lam=0.0), al.MF(dim=4), al.MF(dim=4, solver="adam", max_epochs=2)):
+        model.fit(nobody)
+        top = model.recommend([7], k=5)["popularity"].to_list()
+        assert top == sorted(nobody.popularity, reverse=True)[:5]
+
+
+def test_paper_models_are_labelled_however_they_are_evaluated(
+    small_aur: Callable[..., al.AUR], split: al.Split
+) -> None:
+    paper = small_aur(recipe="paper", model__max_epochs=2).fit(split)
+    assert "chosen on the test part" in str(al.evaluate(paper, split, recipe="ours"))
+    honest = small_aur().fit(split)
+    told = str(al.evaluate(honest, split, recipe="paper"))
+    assert "recipe paper" in told
+    assert "chosen on the test part" not in told

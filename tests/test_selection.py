@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from aleator.evaluation.held_out import HeldOut
 from aleator.selection import FINE, PAPER, Choice, choose
-from aleator.training.held_out import HeldOut
 from aleator.training.histories import Histories, Users
 
 LAMS = (0.0, 0.5, 1.0)

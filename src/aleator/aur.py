@@ -22,15 +22,13 @@ from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
+from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model, Recommender, Who, as_split
 from aleator.ranking import blend, uncertainty
-from aleator.training.held_out import HeldOut
-from aleator.training.histories import Users
+from aleator.training.histories import Users, resolve_device
 from aleator.training.trainer import Log
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
-
-_MONITORED_USERS = 10_000  # users looked at while the estimator trains; lam is then chosen on all
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,8 +52,6 @@ class AUR(Recommender):
     lam: float | Literal["auto"] = "auto"
     select: selection.Select = "balanced"
     tail: Tail = field(default_factory=lambda: Tail.mass(0.5))
-    valid: float = 0.1  # share of train that is carved for validation where a split has none
-    refit: bool = True
 
     paper: ClassVar[dict[str, Any]] = {"floor": 1e-3}
 
@@ -72,28 +68,34 @@ class AUR(Recommender):
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
         _check_lam(self.lam)
-        shared: dict[str, Any] = {n: self.given[n] for n in ("device", "seed", "recipe") if n in self.given}
+        self.device = self._one_device()
+        shared: dict[str, Any] = {n: self.given[n] for n in ("seed", "recipe") if n in self.given}
+        if self.device != "auto":
+            shared["device"] = self.device
+        paper = self.estimator.paper if self.recipe == "paper" else {}
         self.model = self.model.with_defaults(**shared)
-        self.estimator = self.estimator.with_defaults(
-            **shared, **(self.estimator.paper if self.recipe == "paper" else {})
-        )
+        self.estimator = self.estimator.with_defaults(**shared, **paper)
         self.objective = Objective(self.alpha, self.beta, self.gamma, self.floor)
         self.lam_used: float = 1.0 if self.lam == "auto" else self.lam
         self.curve: list[dict[str, float]] = []
 
+    def _one_device(self) -> str:
+        """The device that was given, to AUR or to a part of it."""
+        named = [part.given["device"] for part in (self, self.model, self.estimator) if "device" in part.given]
+        require(
+            len({resolve_device(name) for name in named}) <= 1,
+            "the model and the estimator are on different devices",
+            "give the device to AUR alone",
+        )
+        return named[0] if named else self.device
+
     def fit(self, data: Split | Interactions) -> Self:
         split = as_split(data)
-        if self.recipe == "paper":
-            require(len(split.test) > 0, "recipe paper chooses on the test part and there is none", "give a Split")
-            fitted, held = split.everything, split.test
-        else:
-            part = split.carve(self.valid, self.seed)
-            fitted, held = part.train, part.valid
+        fitted, held = self.choose_on(split)
         self.tail_rule = split.paper_tail if self.recipe == "paper" and split.paper_tail else self.tail
         tail = self.tail_items = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
         everyone = HeldOut(fitted, held, self.torch_device, tail=tail)
-        most = None if self.recipe == "paper" else _MONITORED_USERS
-        some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most, seed=self.seed)
+        some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=self.monitored_users, seed=self.seed)
 
         def monitor() -> float:
             """Recall@20 by the uncertainty alone: any lam would start at the bare model's and hide the learning."""
@@ -127,7 +129,7 @@ class AUR(Recommender):
         return self.model.score_block(users, items), sigma
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        return blend(*self.parts(users, items), self.lam_used)
+        return self.without_history(blend(*self.parts(users, items), self.lam_used), users, items)
 
     def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
         """r of users against all items or those named."""
@@ -143,6 +145,7 @@ class AUR(Recommender):
         """As `Recommender.recommend`, with the expectation and the uncertainty of each item, at this `lam`."""
         if lam is None:
             return super().recommend(users, k, **options)
+        _ = self.histories  # uploaded once, not once a call
         turned = copy.copy(self)  # the same tensors: somebody else may be asking at another lam meanwhile
         turned.set_lam(lam)
         return turned.recommend(users, k, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import types
 import typing
@@ -40,9 +41,17 @@ class Configurable:
         return {"kind": type(self).__name__, "options": self.options()}
 
     def with_defaults(self, **defaults: Any) -> Self:
-        """The same thing built anew, with `defaults` for those options that were not given."""
+        """A copy, with `defaults` for those options that were not given."""
         known = {f.name for f in dataclasses.fields(self) if f.init}  # type: ignore[arg-type]
-        return type(self)(**{**{k: v for k, v in defaults.items() if k in known}, **self.given})
+        made = copy.copy(self)
+        made.given = {**{k: v for k, v in defaults.items() if k in known}, **self.given}
+        for name, value in made.given.items():
+            setattr(made, name, value)
+        made.__post_init__()
+        return made
+
+    def __post_init__(self) -> None:
+        """Check the options."""
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.given.items())

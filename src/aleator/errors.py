@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 
@@ -22,6 +23,12 @@ def require(holds: bool, problem: str, remedy: str) -> None:
     """Raise an `AleatorError` unless `holds`."""
     if not holds:
         raise AleatorError(problem, remedy)
+
+
+def need(module: str, purpose: str) -> None:
+    """Raise an `AleatorError` unless a library that only `purpose` needs is installed."""
+    if importlib.util.find_spec(module) is None:
+        raise AleatorError(f"{purpose} needs the library {module}", f"install {module}")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> AleatorError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from aleator.errors import AleatorError
+from aleator.errors import need
 
 
 def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
@@ -13,12 +13,12 @@ def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
     if kind is None:
         kind = "polars" if importlib.util.find_spec("polars") else "pandas"
     if kind == "pandas":
-        if not importlib.util.find_spec("pandas"):
-            raise AleatorError("neither polars nor pandas is installed", "install one of them to get frames")
+        need("pandas", "a pandas frame")
         import pandas as pd
 
         return pd.DataFrame(columns)
     if kind == "pyarrow":
+        need("pyarrow", "an arrow table")
         import pyarrow as pa
 
         return pa.table(columns)

@@ -1,4 +1,4 @@
-"""Choosing lam, and the estimator's epoch, on held-out pairs."""
+"""Choosing lam on held-out pairs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from aleator.evaluation.held_out import HeldOut
 from aleator.ranking import blend
-from aleator.training.held_out import HeldOut
 from aleator.training.histories import Users
 
 Select = Literal["balanced", "overall"]

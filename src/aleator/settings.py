@@ -35,6 +35,7 @@ def open_dataset(name: str, root: Path | None, **reading: Any) -> Split | Intera
             f"the folder '{name}' has no train and test files",
             "make them with `aleator data split`",
         )
+        require(reading.get("k_core") is None, f"'{name}' is split already", "clean before splitting")
         loaded = {part: read(file, **reading) for part, file in parts.items()}
         return given(loaded["train"], loaded["test"], loaded.get("valid"), name=path.name)
     if path.exists():

@@ -37,7 +37,12 @@ def figures(seed: int, shift: float = 0.0) -> PerUser:
 
 def report(per_user: PerUser, users: Any = None, **about: Any) -> Report:
     who = np.arange(40) if users is None else users
-    return Report(who, per_user, {}, {"tail_cut": 5, "empty": "skip", "recipe": "ours", **about})
+    return Report(
+        who,
+        per_user,
+        {},
+        {"test": "a", "tail_cut": 5, "empty": "skip", "recipe": "ours", "chosen_on_test": False, **about},
+    )
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
@@ -136,7 +141,7 @@ def test_a_row_that_is_not_there_is_a_key_error() -> None:
         compare(figures(0), figures(1))["overall", "recall@7"]
 
 
-@pytest.mark.parametrize("other", [{"tail_cut": 6}, {"empty": "zero"}, {"users": np.arange(1, 41)}])
+@pytest.mark.parametrize("other", [{"tail_cut": 6}, {"empty": "zero"}, {"test": "b"}, {"users": np.arange(1, 41)}])
 def test_reports_that_do_not_mean_the_same_are_not_compared(other: dict[str, Any]) -> None:
     with pytest.raises(AleatorError, match="two reports"):
         report(figures(0)).compare(report(figures(1), **other))

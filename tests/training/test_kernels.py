@@ -11,7 +11,7 @@ import torch
 
 from aleator.training import kernels
 from aleator.training.histories import Histories
-from aleator.training.kernels import least_squares, least_squares_all
+from aleator.training.kernels import least_squares
 
 CPU = torch.device("cpu")
 Matrix = np.ndarray[Any, Any]
@@ -42,7 +42,7 @@ def test_each_user_is_solved_exactly(mu: float, l2: float, dim: int) -> None:
     weight = weights(9, 14)
     factors = np.random.default_rng(1).normal(size=(14, dim))
     users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(9))
-    found = least_squares(torch.from_numpy(factors), users, mu, l2)
+    found = least_squares(torch.from_numpy(factors), Histories.of_users(users, len(factors)), mu, l2)
     np.testing.assert_allclose(found.numpy(), solved(factors, weight, mu, l2), rtol=1e-9, atol=1e-12)
 
 
@@ -50,7 +50,7 @@ def test_the_solution_is_the_minimum_of_the_objective() -> None:
     weight, mu, l2 = weights(4, 10), 0.2, 0.05
     factors = torch.from_numpy(np.random.default_rng(2).normal(size=(10, 3)))
     users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(4))
-    x = least_squares(factors, users, mu, l2).requires_grad_()
+    x = least_squares(factors, Histories.of_users(users, len(factors)), mu, l2).requires_grad_()
     w = torch.from_numpy(np.where(weight > 0, weight.astype(np.float64), mu))
     ((w * (x @ factors.T - torch.from_numpy((weight > 0).astype(float))) ** 2).sum() + l2 * x.square().sum()).backward()
     assert x.grad is not None
@@ -62,23 +62,23 @@ def test_all_rows_at_once_equal_one_by_one_whatever_the_batches(cells: int, monk
     monkeypatch.setattr(kernels, "_CELLS", cells)
     weight = weights(23, 14)
     factors = np.random.default_rng(1).normal(size=(14, 4))
-    found = least_squares_all(torch.from_numpy(factors), Histories(sp.csr_matrix(weight), CPU), 0.1, 0.005)
+    found = least_squares(torch.from_numpy(factors), Histories(sp.csr_matrix(weight), CPU), 0.1, 0.005)
     np.testing.assert_allclose(found.numpy(), solved(factors, weight, 0.1, 0.005), rtol=1e-8, atol=1e-12)
     assert (found[2] == 0).all()
 
 
 def test_rows_that_all_are_empty_are_zero() -> None:
     rows = Histories(sp.csr_matrix((3, 5), dtype=np.float32), CPU)
-    assert (least_squares_all(torch.ones(5, 2), rows, 0.1, 0.1) == 0).all()
+    assert (least_squares(torch.ones(5, 2), rows, 0.1, 0.1) == 0).all()
 
 
 def test_no_users_have_no_solutions() -> None:
     rows = Histories.of_lists([[1]], 5, CPU)
-    assert least_squares(torch.ones(5, 2), rows.batch(torch.arange(0)), 0.1, 0.1).shape == (0, 2)
+    assert least_squares(torch.ones(5, 2), Histories.of_users(rows.batch(torch.arange(0)), 5), 0.1, 0.1).shape == (0, 2)
 
 
 def test_more_dimensions_than_items_without_a_penalty_still_have_a_finite_solution() -> None:
     """The normal matrix is singular: any minimiser will do, an error of the linear algebra will not."""
     factors = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)).astype(np.float32))
-    found = least_squares(factors, Histories.of_lists([[0, 2], [1]], 4, CPU).batch(torch.arange(2)), 0.1, 0.0)
+    found = least_squares(factors, Histories.of_lists([[0, 2], [1]], 4, CPU), 0.1, 0.0)
     torch.testing.assert_close(found @ factors.T, torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0]]), atol=0.01, rtol=0)

@@ -57,7 +57,7 @@ def fit(
     told: dict[str, Any] = {
         "out": str(out),
         "model": model,
-        "recipe": recipe,
+        "recipe": recommender.recipe,
         "pairs": len(recommender.fitted),
         "seconds": round(time.perf_counter() - start, 2),
     }
@@ -70,8 +70,8 @@ def fit(
         show_json(told)
         return
     name = f"{'AUR on ' if uncertainty else ''}{model}"
-    chosen = f", lam {told['lam']:g} chosen after {told['epochs']} epochs" if isinstance(recommender, AUR) else ""
-    paper = " [recipe paper: chosen on the test part]" if recipe == "paper" else ""
+    chosen = f", lam {told['lam']:g} after {told['epochs']} epochs" if isinstance(recommender, AUR) else ""
+    paper = " [recipe paper: chosen on the test part]" if recommender.recipe == "paper" else ""
     print(f"{name} fitted on {told['pairs']:,} pairs in {told['seconds']:.1f} s{chosen}{paper}; saved in {out}")
 
 

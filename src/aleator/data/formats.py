@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from aleator.data.interactions import Array, Duplicates, Interactions, flat
-from aleator.errors import AleatorError, require, unknown_name
+from aleator.errors import AleatorError, need, require, unknown_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -126,6 +126,7 @@ def _write(columns: Columns, target: Path, kind: str) -> None:
         with target.open("wb") as file:
             np.savez_compressed(file, **{k: v.astype(str) if v.dtype == object else v for k, v in columns.items()})
         return
+    need("polars", "reading and writing tables")
     import polars as pl
 
     table = pl.DataFrame({name: list(c) if c.dtype == object else c for name, c in columns.items()})
@@ -196,6 +197,7 @@ def _kind(path: Path) -> str:
 
 def _table(path: Path, kind: str) -> pl.DataFrame:
     """The rows of a file; texts, except in parquet: what they stand for follows from the role of the column."""
+    need("polars", "reading and writing tables")
     import polars as pl
 
     try:
@@ -294,6 +296,7 @@ def _parts(arrays: Columns) -> dict[str, Columns]:
 
 
 def _frame(source: Any, named: Names) -> tuple[Columns, str | None, list[str]]:
+    need("narwhals", "reading frames")
     import narwhals as nw
 
     try:
@@ -354,6 +357,7 @@ def _unused(present: Any, used: list[Any]) -> list[str]:
 
 def _narrowed(column: pl.Series, role: str) -> pl.Series:
     """A column of texts as what it stands for: ids as integers where none of them is changed, all else as numbers."""
+    need("polars", "reading and writing tables")
     import polars as pl
 
     is_id = role in ("user", "item")
@@ -372,6 +376,7 @@ def _narrowed(column: pl.Series, role: str) -> pl.Series:
 
 def _values(column: Any, name: str, where: str) -> Array:
     """A column of a frame as an array: dates in microseconds, decimals as floats."""
+    need("narwhals", "reading frames")
     import narwhals as nw
 
     series = nw.from_native(column, series_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,19 @@ def find(folder: Path, name: str) -> tuple[Path, str | None] | None:
         if member is not None:
             return path, member
     return None
+
+
+def plain(folder: Path, name: str) -> Path:
+    """The path of a file, unpacked beside the zip file that holds it where need be."""
+    found = find(folder, name)
+    assert found is not None, "asked for before it was looked for"
+    path, member = found
+    if member is not None:
+        part = folder / f"{name}.part"
+        with zipfile.ZipFile(path) as packed:
+            part.write_bytes(packed.read(member))
+        os.replace(part, folder / name)
+    return folder / name
 
 
 def text(folder: Path, name: str, encoding: str = "latin-1") -> str:
@@ -69,7 +83,7 @@ def adjacency(folder: Path) -> Parts:
     """LightGCN's train.txt and test.txt: a line for a user, then its items."""
 
     def columns(name: str) -> Columns:
-        data = read(folder / name, format="adjacency")
+        data = read(plain(folder, name), format="adjacency")
         return {"user": data.users.decode(data.user), "item": data.items.decode(data.item)}
 
     return {"train": columns("train.txt"), "test": columns("test.txt")}
@@ -79,7 +93,7 @@ def dice(folder: Path) -> Parts:
     """DICE's sparse matrices. Its pairs drawn evenly for training (train_skew) are training pairs too."""
 
     def columns(*names: str) -> Columns:
-        found = [sp.coo_matrix(sp.load_npz(folder / name)) for name in names]
+        found = [sp.coo_matrix(sp.load_npz(plain(folder, name))) for name in names]
         return {"user": np.concatenate([m.row for m in found]), "item": np.concatenate([m.col for m in found])}
 
     return {

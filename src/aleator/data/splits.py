@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +33,7 @@ class Split:
     def __post_init__(self) -> None:
         require(len(self.train) > 0, "the split leaves no training pair", "hold out less")
 
-    @property
+    @cached_property
     def everything(self) -> Interactions:
         """Train and valid together: what the final model is fitted on and what popularity is counted on."""
         return self.train.together(self.valid) if len(self.valid) else self.train

@@ -27,11 +27,14 @@ class Report:
     def mean(self, protocol: str, metric: str) -> float:
         """The mean over users, such as `mean("overall", "recall@20")`."""
         values = self.per_user[protocol][metric]
-        return float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
+        return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
     def to_dict(self) -> dict[str, Any]:
-        """Protocol -> metric -> mean, with what the lists are like and what the figures are about."""
-        means = {p: {m: self.mean(p, m) for m in metrics} for p, metrics in self.per_user.items()}
+        """Protocol -> metric -> mean, with what the lists are like and what the figures are about.
+
+        A mean is None where no user has ground truth.
+        """
+        means = {p: {m: _or_none(self.mean(p, m)) for m in metrics} for p, metrics in self.per_user.items()}
         return {**means, "lists": self.lists, "about": self.about}
 
     def to_json(self) -> str:
@@ -41,7 +44,7 @@ class Report:
         """This report against `other` (the baseline): paired tests over users, corrected for many comparisons."""
         same = len(self.users) == len(other.users) and bool((self.users == other.users).all())
         require(same, "the two reports are about different users", "evaluate both on the same split")
-        for key in ("tail_cut", "empty"):
+        for key in ("test", "tail_cut", "empty"):
             require(self.about[key] == other.about[key], f"the two reports differ in {key}", "evaluate both alike")
         return compare(self.per_user, other.per_user)
 
@@ -49,7 +52,9 @@ class Report:
     def conventions(self) -> str:
         """The line that makes a tail figure mean something."""
         empty = "skipped" if self.about["empty"] == "skip" else "counted as 0"
-        label = " [recipe paper: chosen on the test part]" if self.about["recipe"] == "paper" else ""
+        label = " [recipe paper: its tail cut and its policy]" if self.about["recipe"] == "paper" else ""
+        if self.about["chosen_on_test"]:
+            label = " [recipe paper: chosen on the test part]"
         return f"tail: {self.about['tail_items']}; users without a tail test item are {empty}{label}"
 
     def __str__(self) -> str:
@@ -58,6 +63,14 @@ class Report:
         head = " " * width + "".join(f"{p:>15}" for p in self.per_user)
         rows = [f"{m:<{width}}" + "".join(f"{self.mean(p, m):>15.4f}" for p in self.per_user) for m in metrics]
         lists = "  ".join(f"{name} {value:.4g}" for name, value in self.lists.items())
-        untrained = self.about["untrained_pairs"]
-        more = [f"{untrained} test pairs are of items never trained on"] if untrained else []
+        told = {
+            "untrained_pairs": "test pairs are of items never trained on",
+            "users_without_history": "users have no history and are ranked by popularity",
+        }
+        more = [f"{self.about[key]} {words}" for key, words in told.items() if self.about[key]]
         return "\n".join([head, *rows, f"lists: {lists}", f"{self.about['users']} users; {self.conventions}", *more])
+
+
+def _or_none(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if np.isfinite(value) else None

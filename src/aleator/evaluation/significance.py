@@ -57,25 +57,19 @@ def compare(mine: PerUser, theirs: PerUser) -> Comparison:
     """Every metric that both have."""
     raw: list[tuple[str, str, NDArray[np.float64], NDArray[np.float64]]] = []
     for protocol, metrics in mine.items():
-        for metric in metrics.keys() & theirs.get(protocol, {}).keys():
+        for metric in (m for m in metrics if m in theirs.get(protocol, {})):
             a, b = metrics[metric], theirs[protocol][metric]
             both = np.isfinite(a) & np.isfinite(b)
             raw.append((protocol, metric, a[both], b[both]))
-    order = {(p, m): i for i, (p, m) in enumerate((p, m) for p in mine for m in mine[p])}
-    raw.sort(key=lambda row: order[row[0], row[1]])
     corrected = holm(np.array([paired_p(a - b) for _, _, a, b in raw]))
     rows = []
     for (protocol, metric, a, b), p in zip(raw, corrected, strict=True):
         difference = a - b
-        error = float(difference.std(ddof=1) / len(difference) ** 0.5) if len(difference) > 1 else 0.0
-        mean_a, mean_b = (float(x.mean()) if len(x) else 0.0 for x in (a, b))
+        half = float(stats.sem(difference) * stats.t.ppf(0.975, len(difference) - 1)) if len(difference) > 1 else np.inf
+        mean_a, mean_b = (float(x.mean()) if len(x) else np.nan for x in (a, b))
         change = mean_a / mean_b - 1 if mean_b else (0.0 if mean_a == 0 else float("inf"))
         middle = mean_a - mean_b
-        rows.append(
-            Row(
-                protocol, metric, mean_a, mean_b, change, middle - 1.96 * error, middle + 1.96 * error, float(p), len(a)
-            )
-        )
+        rows.append(Row(protocol, metric, mean_a, mean_b, change, middle - half, middle + half, float(p), len(a)))
     return Comparison(rows)
 
 

@@ -17,14 +17,15 @@ from aleator.data.interactions import Interactions, check_ids
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
+from aleator.evaluation.held_out import HeldOut
 from aleator.frames import to_frame
 from aleator.ranking import best, blocks
 from aleator.training import checkpoint
-from aleator.training.held_out import HeldOut
 from aleator.training.histories import Histories, Users, resolve_device
 from aleator.training.trainer import Log
 from aleator.version import __version__
 
+_MONITORED_USERS = 10_000
 Recipe = Literal["ours", "paper"]
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
@@ -36,11 +37,14 @@ class Recommender(Configurable, ABC):
     device: str = "auto"
     seed: int = 0
     recipe: Recipe = "ours"  # "paper": the released program's options, and its choices made on the test part
+    valid: float = 0.1  # share of train that is carved for validation where a split has none
+    refit: bool = True  # fit anew on train and validation together once the choices are made
 
     data: Interactions | None = field(default=None, init=False)  # what it was fitted on
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
+        require(0 < self.valid < 1, f"valid is {self.valid}", "give a share between 0 and 1")
         if self.recipe == "paper":
             for name, value in self.paper.items():
                 setattr(self, name, self.given.get(name, value))
@@ -60,6 +64,19 @@ class Recommender(Configurable, ABC):
     @abstractmethod
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """The inverse of `pack`."""
+
+    def choose_on(self, split: Split) -> tuple[Interactions, Interactions]:
+        """What is fitted on, and the held-out pairs that choices are made on."""
+        if self.recipe == "ours":
+            part = split.carve(self.valid, self.seed)
+            return part.train, part.valid
+        require(len(split.test) > 0, "recipe paper chooses on the test part and there is none", "give a Split")
+        return split.everything, split.test
+
+    @property
+    def monitored_users(self) -> int | None:
+        """How many users are looked at while something trains; None for all."""
+        return None if self.recipe == "paper" else _MONITORED_USERS
 
     @property
     def torch_device(self) -> torch.device:
@@ -129,11 +146,11 @@ class Recommender(Configurable, ABC):
             users = list(users)
         candidates = self._candidates(allow, deny, untrained)
         whole = self.users(users)
-        names = users.index.tolist() if isinstance(users, Users) else list(users)
+        names = self._names(users) if isinstance(users, Users) else list(users)
         size, chunk = blocks(len(whole), n_items, self.torch_device, memory)
         columns: dict[str, list[Any]] = {}
         for first in range(0, max(len(whole), 1), size):  # once for nobody, for the columns
-            block = _slice(whole, first, min(first + size, len(whole)))
+            block = whole.part(first, min(first + size, len(whole)))
             with torch.no_grad():
                 values, items = best(
                     self.score_block,
@@ -168,6 +185,18 @@ class Recommender(Configurable, ABC):
         """What is told of each recommended item ([B, k] dense ids, -1 for none): [B, k] a column."""
         popularity = torch.from_numpy(self.fitted.popularity).to(items.device)
         return {"popularity": popularity[items], "tail": self.tail_mask[items]}
+
+    def _names(self, users: Users) -> list[Any]:
+        known = self.fitted.users.decode(users.index.clamp_min(0).cpu().numpy()).tolist()
+        return [name if index >= 0 else None for name, index in zip(known, users.index.tolist(), strict=True)]
+
+    def without_history(self, scores: Tensor, users: Users, items: Tensor | None) -> Tensor:
+        """`scores` [B, n], where whoever has no history gets each item's share of the users: all that is known."""
+        empty = users.size == 0
+        if not bool(empty.any()):
+            return scores
+        share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).to(scores)
+        return torch.where(empty[:, None], share if items is None else share[items], scores)
 
     def _items(self, items: Sequence[Any]) -> Tensor:
         return torch.from_numpy(check_ids(self.fitted.items, list(items), "item")).to(self.torch_device)
@@ -218,8 +247,10 @@ class Recommender(Configurable, ABC):
             if made.data.fingerprint != manifest["data"]["fingerprint"]:
                 raise RuntimeError("its two files do not belong together")
             # copied, since products of memory-mapped tensors differ in the last bit where these lie askew
-            copies = {name: value.to(made.torch_device, copy=True) for name, value in tensors.items()}
-            made.unpack(manifest["learned"], copies)
+            learned = {n: v.to(made.torch_device, copy=True) for n, v in tensors.items() if not n.startswith("data.")}
+            made.unpack(manifest["learned"], learned)
+        except torch.OutOfMemoryError:
+            raise
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
             raise checkpoint.damaged(folder, error) from None
         return made
@@ -236,7 +267,10 @@ class Model(Recommender):
 
     log: Log | None = field(default=None, init=False)
 
-    stops_early = False  # whether the number of epochs is chosen on held-out pairs
+    @property
+    def stops_early(self) -> bool:
+        """Whether the number of epochs is chosen on held-out pairs."""
+        return False
 
     @abstractmethod
     def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
@@ -244,22 +278,16 @@ class Model(Recommender):
 
     def fit(self, data: Split | Interactions) -> Self:
         split = as_split(data)
-        if self.recipe == "paper":
-            self.train(*self.paper_parts(split))
-        elif self.stops_early:
-            part = split.carve(seed=self.seed)
-            self.train(part.train, HeldOut(part.train, part.valid, self.torch_device))
+        if not self.stops_early:
+            self.train(split.everything)
+            return self
+        fitted, held = self.choose_on(split)
+        self.train(fitted, HeldOut(fitted, held, self.torch_device, most_users=self.monitored_users, seed=self.seed))
+        if self.recipe == "ours" and self.refit:
             chosen = self.log
             self.train(split.everything, epochs=max(chosen.best_epoch, 1) if chosen else None)
             self.log = chosen
-        else:
-            self.train(split.everything)
         return self
-
-    def paper_parts(self, split: Split) -> tuple[Interactions, HeldOut]:
-        """What recipe paper trains on, and the test part that it chooses on."""
-        require(len(split.test) > 0, "recipe paper chooses on the test part and there is none", "give a Split")
-        return split.everything, HeldOut(split.everything, split.test, self.torch_device)
 
     def checker(self, check: HeldOut | None) -> Callable[[], float] | None:
         """The mean Recall@20 on held-out pairs, as a trainer wants it."""
@@ -286,10 +314,3 @@ def as_split(data: Split | Interactions) -> Split:
     require(data.n_users > 1, "the data has one user only", "give the interactions of several users")
     nothing = data.take(np.zeros(len(data), bool))
     return Split(data, nothing, nothing, valid_by="user_time" if data.in_time() is not None else "random")
-
-
-def _slice(users: Users, first: int, last: int) -> Users:
-    rows = (users.row >= first) & (users.row < last)
-    return Users(
-        users.index[first:last], users.row[rows] - first, users.item[rows], users.weight[rows], users.size[first:last]
-    )

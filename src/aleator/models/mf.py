@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from aleator.data.interactions import Interactions
-from aleator.errors import AleatorError, require
+from aleator.errors import need, require
+from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.progress import progress
-from aleator.training.held_out import HeldOut
 from aleator.training.histories import Histories, Users
-from aleator.training.kernels import least_squares, least_squares_all
+from aleator.training.kernels import least_squares
 from aleator.training.trainer import Log, Trainer
 
 
@@ -24,7 +23,7 @@ class MF(Model):
     """Matrix factorisation: r_ui = <x_u, y_i>, near 0 for a pair that is not expected and near 1 for one that is.
 
     Minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2) with w = 1 on observed pairs (times their weight) and `mu`
-    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so exactly, one side at a time; `"adam"` follows
+    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so one side at a time; `"adam"` follows
     the AUR paper: a random share `mu` of the others in each batch, which is the same objective in expectation.
     """
 
@@ -39,6 +38,8 @@ class MF(Model):
     max_epochs: int = 200
     patience: int = 10
     check_every: int = 2
+
+    solved_by: str | None = field(default=None, init=False)  # "implicit", "torch" or "adam"
 
     paper: ClassVar[dict[str, Any]] = {
         "solver": "adam",
@@ -60,10 +61,9 @@ class MF(Model):
             "a training option is not positive",
             "give numbers above 0",
         )
-        self.solved_by: str | None = None  # "implicit", "torch" or "adam"
 
     @property
-    def stops_early(self) -> bool:  # type: ignore[override]
+    def stops_early(self) -> bool:
         return self.solver == "adam"
 
     def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
@@ -76,8 +76,7 @@ class MF(Model):
             self._als_implicit()
 
     def _als_implicit(self) -> None:
-        if not importlib.util.find_spec("implicit"):
-            raise AleatorError("ALS on the CPU needs the library implicit", "install implicit or set solver to adam")
+        need("implicit", "ALS on the CPU (solver adam does not)")
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
 
@@ -102,14 +101,14 @@ class MF(Model):
         by_item = Histories(self.fitted.csr.T.tocsr(), self.torch_device)
         with progress("MF by ALS", self.iterations) as shown:
             for _ in range(self.iterations):
-                users = least_squares_all(self.item_factors, self.histories, self.mu, self.l2)
-                self.item_factors = least_squares_all(users, by_item, self.mu, self.l2)
+                users = least_squares(self.item_factors, self.histories, self.mu, self.l2)
+                self.item_factors = least_squares(users, by_item, self.mu, self.l2)
                 shown.advance(1)
         self._finish("torch")
 
     def _finish(self, solver: str) -> None:
         """Solve the users exactly once more: a user and a newcomer of the same history then get the same scores."""
-        self.user_factors = least_squares_all(self.item_factors, self.histories, self.mu, self.l2)
+        self.user_factors = least_squares(self.item_factors, self.histories, self.mu, self.l2)
         self.solved_by, self.log = solver, Log(self.iterations)
 
     def _adam(self, check: HeldOut | None, epochs: int | None) -> None:
@@ -152,13 +151,14 @@ class MF(Model):
         new = users.index < 0
         if not bool(new.any()):
             return self.user_factors[users.index], self.item_factors
-        solved = least_squares(self.item_factors, users, self.mu, self.l2)
+        solved = least_squares(self.item_factors, Histories.of_users(users, len(self.item_factors)), self.mu, self.l2)
         known = self.user_factors[users.index.clamp_min(0)]
         return torch.where(new[:, None], solved, known), self.item_factors
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         x, y = self.factors(users)
-        return x @ (y if items is None else y[items]).T
+        scores = x @ (y if items is None else y[items]).T
+        return self.without_history(scores, users, items)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         learned = {"solved_by": self.solved_by, "log": None if self.log is None else self.log.to_dict()}

@@ -27,6 +27,14 @@ class Users:
     def __len__(self) -> int:
         return len(self.index)
 
+    def part(self, first: int, last: int) -> Users:
+        """The users first..last of the batch."""
+        end = torch.cat([self.size.new_zeros(1), self.size.cumsum(0)])
+        a, b = int(end[first]), int(end[last])
+        return Users(
+            self.index[first:last], self.row[a:b] - first, self.item[a:b], self.weight[a:b], self.size[first:last]
+        )
+
 
 class Histories:
     """The rows of a CSR matrix on a device."""
@@ -44,6 +52,15 @@ class Histories:
         indptr = np.r_[0, np.cumsum([len(i) for i in items])]
         flat = np.concatenate([np.asarray(i, np.int64) for i in items]) if items else np.zeros(0, np.int64)
         return cls(sp.csr_matrix((np.ones(len(flat)), flat, indptr), shape=(len(items), n_items)), device)
+
+    @classmethod
+    def of_users(cls, users: Users, n_items: int) -> Histories:
+        """The histories of a batch, one row a user; nothing is copied."""
+        made = cls.__new__(cls)
+        made.n_users, made.n_items, made.device = len(users), n_items, users.item.device
+        made.indptr = torch.cat([users.size.new_zeros(1), users.size.cumsum(0)])
+        made.item, made.weight = users.item, users.weight
+        return made
 
     @property
     def size(self) -> Tensor:
@@ -74,6 +91,8 @@ def resolve_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError
     except (RuntimeError, AssertionError):
         raise AleatorError(f"there is no device '{name}' here", "use device auto, cpu or cuda") from None
     return device

@@ -60,7 +60,8 @@ class Trainer:
         who = (histories.size > 0).nonzero().squeeze(1)
         # even batches: a small last one would step as far as the others on a handful of users
         size = math.ceil(len(who) / max(math.ceil(len(who) / self.batch_size), 1))
-        log, best, best_weights, stale = Log(), -math.inf, [p.detach().clone() for p in parameters], 0
+        log, best, stale = Log(), -math.inf, 0
+        best_weights = [] if check is None else [p.detach().clone() for p in parameters]
         with progress(self.label, self.max_epochs) as shown:
             for epoch in range(1, self.max_epochs + 1):
                 total = torch.zeros((), dtype=torch.float64, device=self.device)

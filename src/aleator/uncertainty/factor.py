@@ -16,6 +16,8 @@ from aleator.training.trainer import Precision, Trainer
 from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
+_MEMORY = {"cpu": 2 << 30, "cuda": 32 << 30}  # bytes that a batch of "auto" size may take in training
+_COPIES = 8  # blocks of users x items alive at once: s, r and what the gradient keeps
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
     "relu": torch.relu,
@@ -103,7 +105,8 @@ class FactorEstimator(Estimator):
     def _batch_size(self, histories: Histories) -> int:
         if self.batch_size != "auto":
             return self.batch_size
-        return min(max(int((histories.size > 0).sum()) // 16, 16), 2048)
+        fits = int(_MEMORY[histories.device.type] // (_COPIES * 4 * histories.n_items))
+        return max(min(max(int((histories.size > 0).sum()) // 16, 16), 2048, fits), 1)
 
     def loss(self, users: Users, r: Tensor, objective: Objective, draw: torch.Generator | None = None) -> Tensor:
         """The objective summed over a batch of users and all items; r [B, n_items] is overwritten."""

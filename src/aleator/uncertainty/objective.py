@@ -30,8 +30,8 @@ class Objective:
 
     def pairs(self, residual: Tensor, s: Tensor) -> Tensor:
         """The loss of each pair before its weight; `residual` is r - Y."""
-        variance = torch.exp(-s) if self.floor == 0 else 1 / (torch.exp(s) + self.floor)
-        return residual.square() * variance + self.beta * s + self.gamma * s.square()
+        precision = torch.exp(-s) if self.floor == 0 else 1 / (torch.exp(s) + self.floor)
+        return residual.square() * precision + self.beta * s + self.gamma * s.square()
 
     def reference(self, r: Tensor, y: Tensor, s: Tensor, weight: Tensor | float = 1.0) -> Tensor:
         """The sum over a dense block, written as the paper writes it; every fast path is tested against this."""

@@ -12,7 +12,7 @@ import torch
 
 from aleator import ranking
 from aleator.data.interactions import Interactions, Vocabulary
-from aleator.training.held_out import HeldOut
+from aleator.evaluation.held_out import HeldOut
 from aleator.training.histories import Users
 
 CPU = torch.device("cpu")
