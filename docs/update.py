@@ -49,7 +49,11 @@ def main_table(files: list[str]) -> str:
                 p = against.get((protocol, metric))
                 star = "" if p is None or p["p"] >= 0.05 else " \\*"
                 cells.append(f"{row['metrics'][protocol][metric]:.4f}{star}")
-            name = f"{row['dataset']}, {row['recipe']}" if row["method"] == "MF" else ""
+            name = row["dataset"] + (", ours" if row["recipe"] == "ours" else ", paper (chosen on the **test** part)")
+            if row["method"] != "MF":
+                options = row["config"]["estimator"]["options"]
+                lr, decay, dropout = (options[name] for name in ("lr", "weight_decay", "history_dropout"))
+                name = f"lr {lr:g}, weight decay {decay:g}, dropout {dropout:g}"
             lines.append(f"| {name} | {row['method']} | {' | '.join(cells)} | {row['seconds']:.0f} s |")
     return "\n".join(lines)
 

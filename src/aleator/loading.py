@@ -10,5 +10,5 @@ from aleator.training import checkpoint
 
 def load_model(folder: checkpoint.Path_, device: str = "auto") -> Recommender:
     """The AUR or the bare model that was saved in `folder`."""
-    kind = checkpoint.read_manifest(folder).get("kind", "")
+    kind = str(checkpoint.read_manifest(folder).get("kind"))
     return AUR.load(folder, device) if kind == "AUR" else MODELS.by_class(kind).load(folder, device)

@@ -44,7 +44,7 @@ def choose(check: HeldOut, parts: Parts, lams: Sequence[float], select: Select) 
     with torch.no_grad():
         overall, tail = check.recall(blends)
     gain = overall - overall[-1]
-    allowed = gain.mean(1) >= gain.std(dim=1) / gain.shape[1] ** 0.5
+    allowed = gain.mean(1) >= gain.std(dim=1, correction=min(gain.shape[1] - 1, 1)) / gain.shape[1] ** 0.5
     allowed[-1] = True
     mean_overall, mean_tail = overall.mean(1), tail.nanmean(1).nan_to_num()
     goal = mean_overall if select == "overall" else mean_tail.masked_fill(~allowed, -torch.inf)

@@ -50,7 +50,7 @@ def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str,
     if config is not None:
         try:
             found = tomllib.loads(config.read_text())
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise AleatorError(f"'{config}' cannot be read ({error})", "give a TOML file") from None
     for setting in settings or []:
         name, equals, text = setting.partition("=")
@@ -85,6 +85,7 @@ def build(
             isinstance(settings.get(table, {}), dict), f"'{table}' is no table of options", f"write {table}.name=value"
         )
     given_common = {name: value for name, value in common.items() if value is not None}
+    given_common |= {name: options.pop(name) for name in ("seed", "device", "valid", "refit") if name in options}
     kind = MODELS[model]
     expectation = kind(**settings.get("model", {})).with_defaults(**given_common)
     if not with_uncertainty:
@@ -94,5 +95,5 @@ def build(
     if isinstance(options.get("tail"), str):
         options["tail"] = Tail.parse(options["tail"])
     estimator = ESTIMATORS["factor"](**settings.get("estimator", {})).with_defaults(**given_common)
-    seeds = {name: value for name, value in given_common.items() if name in ("seed", "device")}
-    return AUR(expectation, estimator=estimator, **{"recipe": recipe, **seeds, **options})
+    own = {name: value for name, value in given_common.items() if name != "max_epochs"}
+    return AUR(expectation, estimator=estimator, **{"recipe": recipe, **own, **options})

@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up_while_the_tensors_are_written_leaves_the_old_model
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", half)
-    with pytest.raises(AleatorError, match=r"could not be saved.*free some space"):
+    with pytest.raises(AleatorError, match=r"could not be saved.*make room"):
         checkpoint.write(folder, {"kind": "New"}, NEW)
     assert_old_model_alone(folder)
 
@@ -138,7 +138,7 @@ def test_a_foreign_folder_that_happens_to_have_a_manifest_is_not_written_over(tm
 
 def test_a_parent_that_is_a_file_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(AleatorError, match="could not be saved"):
+    with pytest.raises(AleatorError, match="nothing can be written"):
         checkpoint.write(tmp_path / "file" / "model", {"kind": "New"}, NEW)
 
 

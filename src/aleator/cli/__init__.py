@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
 from aleator.cli import data, demo, doctor, verbs
 from aleator.errors import AleatorError
+from aleator.version import __version__
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="aleator",
-    help="Recommendation with aleatoric uncertainty.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -25,6 +33,15 @@ app.command()(verbs.recommend)
 app.command()(doctor.doctor)
 
 
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Recommendation with aleatoric uncertainty."""
+
+
 def main() -> None:
     """Run a command: 0 when it went well, 2 for a mistake in the input, 130 for Ctrl-C."""
     try:
@@ -33,7 +50,6 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         code = 2
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted; nothing was written", file=sys.stderr)
         code = 130
     except BrokenPipeError:  # the reader, such as head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -43,4 +59,6 @@ def main() -> None:
             raise
         error.show()  # a wrong option or argument, told by the parser
         code = error.exit_code
+    if code == 130:  # the parser turns Ctrl-C into this code by itself
+        print("interrupted; what was not finished was not written", file=sys.stderr)
     sys.exit(code or 0)

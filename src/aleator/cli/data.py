@@ -13,7 +13,7 @@ from aleator.data.formats import write
 from aleator.data.interactions import Interactions
 from aleator.data.splits import By, Split
 from aleator.data.tail import Tail
-from aleator.errors import require
+from aleator.errors import AleatorError, require
 from aleator.settings import open_dataset
 
 app = typer.Typer(help="Look at, split and convert interactions.", no_args_is_help=True)
@@ -83,7 +83,11 @@ def split(
     require(isinstance(opened, Interactions), f"'{dataset}' is split already", "give a file of interactions")
     assert isinstance(opened, Interactions)
     made = opened.split(valid=valid, test=test, by=by, seed=seed)
-    out.mkdir(parents=True, exist_ok=True)
+    require(not out.exists() or (out.is_dir() and not any(out.iterdir())), f"'{out}' is not empty", "give a new folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AleatorError(f"the folder '{out}' cannot be made ({error})", "give another place") from None
     written = {}
     for part in ("train", "valid", "test"):
         if len(getattr(made, part)):

@@ -13,6 +13,7 @@ from aleator.errors import require
 from aleator.models import Model
 from aleator.settings import build, parse_settings
 from aleator.studies import demo as study
+from aleator.training.checkpoint import check_target
 
 
 def demo(
@@ -29,6 +30,7 @@ def demo(
     aur = build("mf", settings, with_uncertainty=True, recipe="ours", seed=seed)
     assert isinstance(bare, Model) and isinstance(aur, AUR)  # noqa: PT018
     require(aur.recipe == "ours", "the demo runs with recipe ours", "use fit and evaluate for recipe paper")
+    check_target(out / "model")
     split, note = study.open_world(data_root)
     if not json:
         print(

@@ -23,7 +23,7 @@ SET = Annotated[
     list[str] | None,
     typer.Option("--set", help="An option, such as alpha=2, model.dim=256 or estimator.lr=0.001. Repeatable."),
 ]
-CONFIG = Annotated[Path | None, typer.Option(help="A TOML file of options; tables [model] and [estimator].")]
+CONFIG = Annotated[Path | None, typer.Option(help="A TOML file of options, with tables named model and estimator.")]
 MIN_RATING = Annotated[float | None, typer.Option(help="Keep ratings of at least this (files only).")]
 RECIPE = Annotated[
     Recipe, typer.Option(help="ours, or paper: the released program's protocol, chosen on the test part.")

@@ -19,6 +19,7 @@ from aleator.evaluation.report import Empty
 from aleator.loading import load_model
 from aleator.models.base import Recipe
 from aleator.settings import build, open_dataset, parse_settings
+from aleator.training.checkpoint import check_target
 
 MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -50,6 +51,7 @@ def fit(
         device=device,
         max_epochs=max_epochs,
     )
+    check_target(out)
     opened = open_dataset(dataset, data_root, min_rating=min_rating)
     start = time.perf_counter()
     recommender.fit(opened)
@@ -66,9 +68,12 @@ def fit(
             "lam": recommender.lam_used,
             "epochs": recommender.estimator.log.best_epoch if recommender.estimator.log else None,
         }
+    told["notes"] = list(opened.train.notes if isinstance(opened, Split) else opened.notes)
     if json:
         show_json(told)
         return
+    for note in told["notes"]:
+        print(f"note: {note}")
     name = f"{'AUR on ' if uncertainty else ''}{model}"
     chosen = f", lam {told['lam']:g} after {told['epochs']} epochs" if isinstance(recommender, AUR) else ""
     paper = " [recipe paper: chosen on the test part]" if recommender.recipe == "paper" else ""

@@ -364,7 +364,7 @@ def check_ids(vocabulary: Vocabulary, values: Sequence[Any], kind: str) -> NDArr
     if (dense < 0).any():
         missing = [v for v, d in zip(values, dense, strict=True) if d < 0]
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        example = vocabulary.decode([0])[0] if len(vocabulary) else None
+        example = vocabulary.decode([0]).tolist()[0] if len(vocabulary) else None
         raise AleatorError(
             f"unknown {kind} {missing[0]!r}{more}", f"give ids that the model was trained on, such as {example!r}"
         )

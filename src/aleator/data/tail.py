@@ -71,6 +71,8 @@ class Tail:
     def describe(self, popularity: NDArray[Any]) -> str:
         """What the rule means on these counts, for people."""
         tail = self.mask(popularity)
+        if not tail.any():
+            return "no item: the least popular level holds more already"
         share = popularity[tail].sum() / max(popularity.sum(), 1)
         return (
             f"popularity <= {self.cut(popularity)}: {tail.mean():.2%} of the items, {share:.1%} of the interactions"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -56,6 +57,7 @@ def evaluate(
     are in the test. `empty` says what a user without a relevant item is under the tail protocols: left out ("skip"), or
     0 ("zero", what the paper's released program does). `recipe="paper"` takes that and the program's tail cut.
     """
+    require(isinstance(split, Split), f"a {type(split).__name__} has no test part", "give a Split")
     require(len(split.test) > 0, "the split has no test part", "split with test above 0")
     k = (k,) if isinstance(k, int) else k
     recipe = recipe or getattr(model, "recipe", "ours")
@@ -69,6 +71,12 @@ def evaluate(
     cuts = sorted(set(k))
     in_tail = torch.from_numpy(tail.mask(seen.popularity)).to(device)
     link = _Link(model, seen, device)
+    leaked = link.trained_on(split.test)
+    require(
+        leaked == 0,
+        f"the model was trained on {leaked} of the {len(split.test)} test pairs",
+        "fit it on the train part of this split",
+    )
     seen_rows, test_rows = Histories(seen.csr, device), Histories(split.test.csr, device)
     who = (test_rows.size > 0).nonzero().squeeze(1)
     found: dict[str, list[Tensor]] = {}
@@ -177,6 +185,17 @@ class _Link:
             )
         ]
         self.newcomers = Histories.of_lists(rows, model.fitted.n_items, device)
+
+    def trained_on(self, test: Interactions) -> int:
+        """How many of the test pairs the model was fitted on: their figures would mean nothing."""
+        user, item = test.user.astype(np.int64), test.item.astype(np.int64)
+        if not self.same:
+            user, item = self.user.cpu().numpy()[user], self.item.cpu().numpy()[item]
+        known = (user >= 0) & (item >= 0)
+        asked = sp.csr_matrix(
+            (np.ones(int(known.sum()), bool), (user[known], item[known])), shape=self.model.fitted.csr.shape
+        )
+        return int(self.model.fitted.csr.astype(bool).multiply(asked).nnz)
 
     def users(self, index: Tensor) -> Users:
         if self.same:

@@ -130,7 +130,7 @@ class Recommender(Configurable, ABC):
         *,
         filter_seen: bool = True,
         allow: Sequence[Any] | None = None,
-        deny: Sequence[Any] = (),
+        deny: Sequence[Any] | None = None,
         untrained: bool = False,
         memory: int | None = None,
     ) -> Any:
@@ -140,7 +140,11 @@ class Recommender(Configurable, ABC):
         Fewer than k rows come back where fewer candidates are left. Memory stays within `memory` bytes.
         """
         n_items = self.fitted.n_items
-        require(isinstance(k, (int, np.integer)) and k >= 1, f"k is {k}", "give a k of at least 1")
+        require(
+            type(k) is not bool and isinstance(k, (int, np.integer)) and k >= 1,
+            f"k is {k!r}",
+            "give a whole number of at least 1",
+        )
         require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
         if isinstance(users, Iterator):
             users = list(users)
@@ -201,14 +205,14 @@ class Recommender(Configurable, ABC):
     def _items(self, items: Sequence[Any]) -> Tensor:
         return torch.from_numpy(check_ids(self.fitted.items, list(items), "item")).to(self.torch_device)
 
-    def _candidates(self, allow: Sequence[Any] | None, deny: Sequence[Any], untrained: bool) -> Tensor | None:
+    def _candidates(self, allow: Sequence[Any] | None, deny: Sequence[Any] | None, untrained: bool) -> Tensor | None:
         trained = torch.from_numpy(self.fitted.popularity > 0).to(self.torch_device)
         mask = torch.ones_like(trained) if untrained else trained
         if allow is not None:
             allowed = torch.zeros_like(mask)
             allowed[self._items(allow)] = True
             mask = mask & allowed
-        if len(deny):
+        if deny is not None and len(deny):
             mask = mask.clone()
             mask[self._items(deny)] = False
         return None if bool(mask.all()) else mask

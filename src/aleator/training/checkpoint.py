@@ -29,12 +29,7 @@ Path_ = str | os.PathLike[str]
 def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write beside the target, then put it in place with one rename; an earlier model there is replaced."""
     target = Path(folder)
-    if target.exists():
-        require(
-            _is_model(target) or (target.is_dir() and not any(target.iterdir())),
-            f"'{target}' exists and is no model folder",
-            "save to another place",
-        )
+    check_target(target)
     text = json.dumps({"format": FORMAT, **manifest}, indent=1, sort_keys=True)
     made = old = None
     try:
@@ -43,6 +38,7 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
         save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, made / "tensors.safetensors")
         (made / "manifest.json").write_text(text + "\n")
         made.chmod(0o755)
+        (made / "tensors.safetensors").chmod(0o644)
         old = made.with_name(made.name + ".old")
         if target.exists():
             target.rename(old)
@@ -50,13 +46,27 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise AleatorError(
-            f"the model could not be saved to '{target}' ({error})", "free some space or save to another place"
+            f"the model could not be saved to '{target}' ({error})", "make room there or save to another place"
         ) from None
     finally:
         if old is not None and old.exists() and not target.exists():
             os.replace(old, target)  # stopped between the two renames
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
+
+
+def check_target(folder: Path_) -> None:
+    """Whether a model may be written there, so that nobody learns it after the training."""
+    target = Path(folder)
+    if target.exists():
+        require(
+            _is_model(target) or (target.is_dir() and not any(target.iterdir())),
+            f"'{target}' exists and is no model folder",
+            "save to another place",
+        )
+    above = next(parent for parent in target.absolute().parents if parent.exists())
+    writable = above.is_dir() and os.access(above, os.W_OK)
+    require(writable, f"nothing can be written below '{above}'", "save to another place")
 
 
 def _is_model(folder: Path) -> bool:

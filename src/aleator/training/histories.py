@@ -94,5 +94,5 @@ def resolve_device(name: str) -> torch.device:
         if device.type not in ("cpu", "cuda"):
             raise RuntimeError
     except (RuntimeError, AssertionError):
-        raise AleatorError(f"there is no device '{name}' here", "use device auto, cpu or cuda") from None
+        raise AleatorError(f"there is no device '{name}' here", "use device auto or cpu") from None
     return device

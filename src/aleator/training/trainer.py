@@ -77,7 +77,7 @@ class Trainer:
                 if not math.isfinite(row["loss"]):
                     raise AleatorError(
                         f"{self.label} diverged: the loss is {row['loss']} in epoch {epoch}",
-                        f"try a learning rate below {self.lr:g} or a larger gamma",
+                        f"try a learning rate below {self.lr:g}",
                     )
                 if check is not None and (epoch % self.check_every == 0 or epoch == self.max_epochs):
                     row["metric"] = check()
