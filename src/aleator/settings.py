@@ -44,6 +44,22 @@ def open_dataset(name: str, root: Path | None, **reading: Any) -> Split | Intera
     raise AleatorError(f"'{name}' is neither a catalogue name nor a file", f"known names: {known}")
 
 
+def open_file(name: str, **reading: Any) -> Interactions:
+    """The interactions of a file, not split yet."""
+    opened = open_dataset(name, None, **reading)
+    if not isinstance(opened, Interactions):
+        raise AleatorError(f"'{name}' is split already", "give a file of interactions")
+    return opened
+
+
+def open_split(name: str, root: Path | None, **reading: Any) -> Split:
+    """A dataset with a test part."""
+    opened = open_dataset(name, root, **reading)
+    if not isinstance(opened, Split):
+        raise AleatorError(f"'{name}' has no test part", "make one with `aleator data split`")
+    return opened
+
+
 def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str, Any]:
     """A nested dict from a TOML file and `name=value` texts, the latter winning."""
     found: dict[str, Any] = {}

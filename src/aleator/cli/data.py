@@ -14,7 +14,7 @@ from aleator.data.interactions import Interactions
 from aleator.data.splits import By, Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
-from aleator.settings import open_dataset
+from aleator.settings import open_dataset, open_file
 
 app = typer.Typer(help="Look at, split and convert interactions.", no_args_is_help=True)
 K_CORE = Annotated[int | None, typer.Option(help="Keep users and items with at least this many interactions.")]
@@ -79,10 +79,7 @@ def split(
     json: JSON = False,
 ) -> None:
     """Split a file of interactions into train, validation and test files."""
-    opened = open_dataset(dataset, None, min_rating=min_rating, k_core=k_core)
-    require(isinstance(opened, Interactions), f"'{dataset}' is split already", "give a file of interactions")
-    assert isinstance(opened, Interactions)
-    made = opened.split(valid=valid, test=test, by=by, seed=seed)
+    made = open_file(dataset, min_rating=min_rating, k_core=k_core).split(valid=valid, test=test, by=by, seed=seed)
     require(not out.exists() or (out.is_dir() and not any(out.iterdir())), f"'{out}' is not empty", "give a new folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -108,9 +105,7 @@ def convert(
     json: JSON = False,
 ) -> None:
     """Convert a file of interactions to another format."""
-    opened = open_dataset(source, None, min_rating=min_rating, k_core=k_core)
-    require(isinstance(opened, Interactions), f"'{source}' is no file of interactions", "give a file")
-    assert isinstance(opened, Interactions)
+    opened = open_file(source, min_rating=min_rating, k_core=k_core)
     write(opened, target)
     if json:
         show_json({"out": str(target), "pairs": len(opened), "notes": list(opened.notes)})

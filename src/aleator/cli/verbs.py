@@ -18,7 +18,7 @@ from aleator.evaluation.protocols import evaluate as run_evaluate
 from aleator.evaluation.report import Empty
 from aleator.loading import load_model
 from aleator.models.base import Recipe
-from aleator.settings import build, open_dataset, parse_settings
+from aleator.settings import build, open_dataset, open_split, parse_settings
 from aleator.training.checkpoint import check_target
 
 MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
@@ -100,9 +100,7 @@ def evaluate(
         require(isinstance(recommender, AUR), "lam was given but the model has no uncertainty", "drop --lam")
         assert isinstance(recommender, AUR)
         recommender.set_lam(lam)
-    opened = open_dataset(dataset, data_root, min_rating=min_rating)
-    require(isinstance(opened, Split), f"'{dataset}' has no test part", "make one with `aleator data split`")
-    assert isinstance(opened, Split)
+    opened = open_split(dataset, data_root, min_rating=min_rating)
     report = run_evaluate(
         recommender, opened, tail=Tail.parse(tail) if tail else None, k=k or (20, 50), empty=empty, recipe=recipe
     )

@@ -12,10 +12,9 @@ from typing import Any
 
 from aleator.aur import AUR
 from aleator.data.splits import Split
-from aleator.errors import require
 from aleator.evaluation.protocols import evaluate
 from aleator.models.base import Recipe
-from aleator.settings import build, open_dataset, parse_settings
+from aleator.settings import build, open_split, parse_settings
 from aleator.studies import record
 
 KEY = (
@@ -88,9 +87,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", help="as in aleator fit")
     parser.add_argument("--out", type=Path, help="folder of results; nothing is written without it")
     args = parser.parse_args()
-    split = open_dataset(args.dataset, args.data_root)
-    require(isinstance(split, Split), f"'{args.dataset}' has no test part", "give a catalogue name or a split folder")
-    assert isinstance(split, Split)
+    split = open_split(args.dataset, args.data_root)
     print(
         compare(
             split, parse_settings(None, args.set), recipe=args.recipe, seed=args.seed, device=args.device, out=args.out
