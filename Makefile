@@ -30,8 +30,12 @@ format: $(VENV)/ready  ## put the code in form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/ready  ## what the machine does in the main jobs
-	$(BIN)/python benchmarks/main_jobs.py
+bench: $(VENV)/ready  ## the benchmarks of this machine's size, in a few minutes; `aleator bench` lists all
+	$(BIN)/aleator bench fit --users 5000 --items 3000
+	$(BIN)/aleator bench evaluation --users 5000 --items 3000
+	$(BIN)/aleator bench top_k --users 5000 --items 3000 --estimator-dim 256
+	$(BIN)/aleator bench memory --users 5000 --items 3000 --estimator-dim 256
+	$(BIN)/aleator bench growth --users 1024 --items 2048 --pairs 16384 --doublings 1 --dim 64 --sampled-items 512
 
 wheel: $(VENV)/ready  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel

@@ -303,7 +303,8 @@ class TestFit:
         assert "metric" in aur.estimator.log.rows[0]  # the log is that of the validated training
 
     def test_a_training_of_one_epoch_learns(self, small_aur: Make, split: al.Split) -> None:
-        one, two = (small_aur(estimator__max_epochs=n, refit=False, lam=0.0).fit(split) for n in (1, 2))
+        options = {"refit": False, "lam": 0.0, "estimator__check_every": 2, "estimator__init": 0.01}
+        one, two = (small_aur(estimator__max_epochs=n, **options).fit(split) for n in (1, 2))
         assert isinstance(one.estimator, al.FactorEstimator)
         start = torch.Generator().manual_seed(0)
         assert not torch.equal(one.estimator.z, 0.01 * torch.randn(50, 16, generator=start))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from aleator.ranking import MEMORY, best, blend, blocks, hide, top_k, uncertainty
+from aleator.ranking import MEMORY, best, blend, blocks, hide, top_blends, top_k, uncertainty
 from aleator.training.histories import Histories, Users
 
 CPU = torch.device("cpu")
@@ -166,3 +166,20 @@ def test_blocks_stay_within_the_budget_and_are_never_empty(n_users: int, n_items
     assert 1 <= items <= n_items
     assert users * items == 1 or users * items * 4 <= (memory or MEMORY["cpu"])
     assert items == n_items or users == 1  # items are cut only where one user's row is too long
+
+
+@pytest.mark.parametrize("n_items", [7, 300])
+@pytest.mark.parametrize("levels", [None, 4])  # few levels make ties
+def test_the_best_of_many_blends_are_those_of_each_blend_alone(n_items: int, levels: int | None) -> None:
+    draw = torch.Generator().manual_seed(0)
+    r, sigma = (torch.rand(20, n_items, generator=draw) for _ in range(2))
+    if levels:
+        r, sigma = ((x * levels).round() / levels for x in (r, sigma))
+    users = Histories.of_lists([list(range(i % 6)) for i in range(20)], n_items, torch.device("cpu")).batch(
+        torch.arange(20)
+    )
+    lams = [i / 50 for i in range(51)]
+    for lam, found in zip(lams, top_blends(r, sigma, lams, 3, users), strict=True):
+        scores = blend(r, sigma, lam)
+        hide(scores, users)
+        assert torch.equal(found, top_k(scores, 3)[1])

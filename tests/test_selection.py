@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -13,20 +13,19 @@ from torch import Tensor
 
 from aleator.evaluation.held_out import HeldOut
 from aleator.selection import FINE, PAPER, Choice, choose
-from aleator.training.histories import Histories, Users
+from aleator.training.histories import Users
 
 LAMS = (0.0, 0.5, 1.0)
 
 
 class Recalls:
-    """Stands for a HeldOut: gives the recalls [V, U] it was told, and keeps what it was asked to rank."""
+    """Stands for a HeldOut: gives the recalls [V, U] it was told, and keeps the lams it was asked about."""
 
     def __init__(self, overall: Any, tail: Any) -> None:
         self.overall, self.tail = torch.tensor(overall).double(), torch.tensor(tail).double()
 
-    def recall(self, scorings: Callable[[Users], Iterable[Tensor]]) -> tuple[Tensor, Tensor]:
-        users = Histories.of_lists([[0], [1]], 3, torch.device("cpu")).batch(torch.arange(2))
-        self.blocks = list(scorings(users))
+    def recall_of_blends(self, parts: Any, lams: Sequence[float]) -> tuple[Tensor, Tensor]:
+        self.lams = list(lams)
         return self.overall, self.tail
 
 
@@ -38,11 +37,10 @@ def chosen(overall: Any, tail: Any, select: Any, lams: tuple[float, ...] = LAMS)
     return choose(cast(HeldOut, Recalls(overall, tail)), parts, lams, select)
 
 
-def test_the_scorings_are_the_blends_in_the_order_of_lam_with_the_bare_model_last() -> None:
+def test_lams_are_tried_in_order_with_the_bare_model_last() -> None:
     recalls = Recalls([[0.0, 0.0]] * 3, [[0.0, 0.0]] * 3)
     choose(cast(HeldOut, recalls), parts, (0.5, 0.0), "overall")  # out of order, and without 1
-    r, sigma = parts(cast(Users, [0, 0]))
-    assert [b.tolist() for b in recalls.blocks] == [sigma.tolist(), (0.5 * r + 0.5 * sigma).tolist(), r.tolist()]
+    assert recalls.lams == [0.0, 0.5, 1.0]
 
 
 def test_overall_takes_the_highest_overall_recall_whatever_the_tail() -> None:

@@ -105,7 +105,7 @@ class AUR(Recommender):
 
         self.data = fitted
         self.model.train(fitted, some)
-        self.estimator.train(self.histories, self.model.score_block, self.objective, monitor)
+        self.estimator.train(self.histories, self.model, self.objective, monitor)
         fine = selection.PAPER if self.recipe == "paper" else selection.FINE
         choice = selection.choose(everyone, self.parts, fine, self.select)
         self.curve = choice.curve
@@ -120,7 +120,7 @@ class AUR(Recommender):
         self.data = data
         logs = self.model.log, self.estimator.log
         self.model.train(data, epochs=_epochs(self.model.log))
-        self.estimator.train(self.histories, self.model.score_block, self.objective, epochs=_epochs(self.estimator.log))
+        self.estimator.train(self.histories, self.model, self.objective, epochs=_epochs(self.estimator.log))
         self.model.log, self.estimator.log = logs
 
     def parts(self, users: Users, items: Tensor | None = None) -> tuple[Tensor, Tensor]:

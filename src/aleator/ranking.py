@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from aleator.training.histories import Users
 
@@ -50,6 +51,37 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     columns = columns.gather(1, order)
     return values, columns.masked_fill(values == -torch.inf, -1)
+
+
+def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: Users) -> Iterator[Tensor]:
+    """The columns of the k best unseen items at each of many lams (ascending), [B, k] each; exact.
+
+    All items are ranked at a few of the lams. Between two of these a blend is a mean of both, so an item below the K-th
+    best at each is below the mean of the two K-th: where k of the best items are above that, nobody else can be.
+    """
+    depth = min(4 * k, r.shape[1])
+    anchors = sorted({*lams[::10], lams[-1]})
+    tops = [top_k(_unseen(blend(r, sigma, lam), users), depth) for lam in anchors]
+    columns = torch.cat([c for _, c in tops], 1).sort(1).values
+    again = (columns == -1) | F.pad(columns[:, 1:] == columns[:, :-1], (1, 0))
+    some_r, some_sigma = (x.gather(1, columns.clamp_min(0)) for x in (r, sigma))
+    for lam in lams:
+        values, place = top_k(blend(some_r, some_sigma, lam).masked_fill(again, -torch.inf), k)
+        found = columns.gather(1, place.clamp_min(0)).masked_fill(place < 0, -1)
+        if lam not in anchors and depth < r.shape[1]:
+            right = next(i for i, anchor in enumerate(anchors) if anchor > lam)
+            share = (anchors[right] - lam) / (anchors[right] - anchors[right - 1])
+            bound = share * tops[right - 1][0][:, -1] + (1 - share) * tops[right][0][:, -1]
+            unsure = (values[:, -1] <= bound).nonzero().squeeze(1)
+            if len(unsure):
+                whole = _unseen(blend(r, sigma, lam), users)[unsure]
+                found[unsure] = top_k(whole, k)[1]
+        yield found
+
+
+def _unseen(scores: Tensor, users: Users) -> Tensor:
+    hide(scores, users)
+    return scores
 
 
 def hide(scores: Tensor, users: Users, first: int = 0) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
-from aleator.evaluation.held_out import HeldOut
-from aleator.ranking import blend
-from aleator.training.histories import Users
+from aleator.evaluation.held_out import HeldOut, Parts
 
 Select = Literal["balanced", "overall"]
-Parts = Callable[[Users], tuple[Tensor, Tensor]]  # a batch -> expectation and uncertainty, [B, n_items] each
 FINE = tuple(round(0.02 * i, 2) for i in range(51))
 PAPER = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -36,13 +32,8 @@ def choose(check: HeldOut, parts: Parts, lams: Sequence[float], select: Select) 
     carries over to new data; lam = 1 itself is always allowed.
     """
     lams = sorted({*lams, 1.0})
-
-    def blends(users: Users) -> Iterator[Tensor]:
-        r, sigma = parts(users)
-        return (blend(r, sigma, lam) for lam in lams)
-
     with torch.no_grad():
-        overall, tail = check.recall(blends)
+        overall, tail = check.recall_of_blends(parts, lams)
     gain = overall - overall[-1]
     allowed = gain.mean(1) >= gain.std(dim=1, correction=min(gain.shape[1] - 1, 1)) / gain.shape[1] ** 0.5
     allowed[-1] = True

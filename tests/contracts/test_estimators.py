@@ -18,13 +18,17 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "factor": [
         {"dim": 8, "max_epochs": 4, "lr": 0.01},
         {"dim": 8, "max_epochs": 4, "lr": 0.01, "activation": "tanh", "history_dropout": 0.3},
+        {"dim": 8, "max_epochs": 4, "lr": 0.01, "sampled_items": 20},
+        {"dim": 8, "max_epochs": 4, "lr": 0.01, "sampled_items": 1, "batch_size": 1},  # few rows in use
     ]
 }
 CASES = [(name, options) for name in ESTIMATORS.classes for options in SMALL.get(name, [{}])]
 Case = tuple[str, dict[str, Any]]
 
 every_estimator = pytest.mark.parametrize(
-    "case", CASES, ids=lambda c: " ".join([c[0], *[v for v in c[1].values() if isinstance(v, str)]])
+    "case",
+    CASES,
+    ids=lambda c: " ".join([c[0], *[f"{n}={v}" for n, v in c[1].items() if n not in ("dim", "max_epochs", "lr")]]),
 )
 
 
@@ -33,9 +37,18 @@ def histories(world: World) -> Histories:
     return Histories(world.interactions.csr, torch.device("cpu"))
 
 
-def expectation(users: Users) -> torch.Tensor:
-    """Something smooth between 0 and 1, made anew for each call."""
-    return torch.sigmoid(torch.sin(users.index[:, None].float() + 0.3 * torch.arange(50)) - 2)
+class Smooth:
+    """Expectations between 0 and 1, made anew for each call."""
+
+    def score_block(self, users: Users, items: torch.Tensor | None = None) -> torch.Tensor:
+        items = torch.arange(50) if items is None else items
+        return torch.sigmoid(torch.sin(users.index[:, None].float() + 0.3 * items) - 2)
+
+    def score_pairs(self, users: Users) -> torch.Tensor:
+        return self.score_block(users)[users.row, users.item]
+
+
+expectation = Smooth()
 
 
 def build(case: Case, **more: Any) -> Estimator:
@@ -105,7 +118,7 @@ def test_it_trains_for_the_epochs_asked_for_or_stops_on_the_metric(case: Case, h
     made.train(histories, expectation, Objective(), epochs=2)
     assert made.log is not None
     assert made.log.best_epoch == len(made.log.rows) == 2
-    falling = iter(range(100, 0, -1))
+    falling = iter(range(100, 0, -5))
     made = build(case, max_epochs=50, patience=2, check_every=1)
     made.train(histories, expectation, Objective(), lambda: float(next(falling)))
     assert made.log is not None

@@ -21,11 +21,15 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aleator.data import interactions
 from aleator.data.formats import ALIASES, read, read_npz, read_titles, write
 from aleator.data.interactions import Interactions
 from aleator.errors import AleatorError
 
 RATED = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
+
+
+DAYS = [1_577_923_200_000_000, 1_577_836_800_000_000]  # 2 and 1 January 2020, in microseconds
 
 
 def rows_of(data: Interactions) -> list[tuple[Any, ...]]:
@@ -109,6 +113,134 @@ def test_archives_of_bare_columns_and_of_parts(tmp_path: Path) -> None:
         "train": ["item", "time", "user"],
         "test": ["item", "user"],
     }
+
+
+# Parquet in pieces
+
+TEXTS = st.sampled_from(["1", "02", "b", "日本", "more than fifteen bytes, one", "more than fifteen bytes, two"])
+KINDS: dict[str, st.SearchStrategy[Any]] = {
+    "close integers": st.integers(-3, 3),
+    "far integers": st.sampled_from([-(2**63), 0, 2**40, 2**63 - 1]),
+    "floats": st.sampled_from([0.5, 1.0, 2.25]),
+    "texts": TEXTS,
+    "days": st.dates(datetime.date(2020, 1, 1), datetime.date(2020, 1, 9)),
+    "moments": st.datetimes(datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 9)),
+    "days as texts": st.sampled_from(["2020", "2020-01-02", "2020-01-01 10:00:00"]),
+    "numbers as texts": st.sampled_from(["2020", "1", "9007199254740993", "2.5"]),
+}
+ID_KINDS = ("close integers", "far integers", "floats", "texts")
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> pl.DataFrame:
+    """Small tables with repeated pairs; one column in ten has missing values."""
+    kinds = {side: draw(st.sampled_from(ID_KINDS)) for side in ("user", "item")}
+    if draw(st.booleans()):
+        kinds["time"] = draw(st.sampled_from(list(KINDS)))
+    for role in ("rating", "weight"):
+        if draw(st.booleans()):
+            kinds[role] = draw(st.sampled_from(["floats", "numbers as texts"]))
+    n = draw(st.integers(1, 20))
+    columns = {}
+    for role, kind in kinds.items():
+        values = st.none() | KINDS[kind] if draw(st.integers(0, 9)) == 0 else KINDS[kind]
+        columns[role] = pl.Series(draw(st.lists(values, min_size=n, max_size=n)))
+    return pl.DataFrame(columns)
+
+
+def outcome(source: Any, options: dict[str, Any]) -> list[Any]:
+    """All that was read, or the refusal without the name of the source."""
+    try:
+        data = read(source, **options)
+    except AleatorError as error:
+        return [str(error).replace(f"'{source}'" if isinstance(source, Path) else "the frame", "it")]
+    return [
+        rows_of(data),
+        data.users.ids.dtype,
+        data.users.ids.tolist(),
+        data.items.ids.tolist(),
+        None if data.time is None else data.time.dtype,
+        data.csr.toarray().tolist(),
+        data.fingerprint,
+        data.notes,
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    frames(),
+    st.integers(1, 7),
+    st.integers(1, 7),
+    st.fixed_dictionaries(
+        {"duplicates": st.sampled_from(["first", "sum"])},
+        optional={"k_core": st.integers(1, 2), "min_rating": st.just(1.5)},
+    ),
+)
+def test_a_parquet_file_read_in_pieces_is_the_frame_that_was_written(
+    tmp_path_factory: pytest.TempPathFactory, frame: pl.DataFrame, group: int, rows: int, options: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.mktemp("pieces") / "a.parquet"
+    frame.write_parquet(path, row_group_size=group)
+    expected = outcome(frame, options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interactions, "PIECE", rows)
+        assert outcome(path, options) == expected
+
+
+@pytest.fixture
+def two_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interactions, "PIECE", 2)
+
+
+@pytest.mark.usefixtures("two_rows_a_piece")
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ({"user": [1, 2, None, 4, None, None]}, "column 'user' of .* has 3 missing values"),
+        ({"user": [None, "b", "c", "d", "e", None]}, "column 'user' of .* has 2 missing values"),
+        ({"time": [1, 2, 3, 4, 5, None]}, "column 'time' of .* has 1 missing values"),
+        ({"item": [1.0, 2.0, 3.0, 4.0, 5.0, float("nan")]}, "item ids contain missing values"),
+        ({"time": [1.0, 2.0, 3.0, 4.0, 5.0, float("inf")]}, "time column has missing or infinite"),
+        ({"rating": ["1", "2", "3", "4", "good", "5"]}, "taken as the rating but holds no numbers"),
+        ({"time": ["1.5", "1", "2", "3", "2020-01-01", "4"]}, "taken as the time but holds no numbers or ISO dates"),
+        ({"weight": [1, 2, 3, 4, 5, 0]}, "a weight is not positive"),
+    ],
+)
+def test_what_is_wrong_in_a_later_piece_is_told_of_the_whole_column(
+    column: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    pl.DataFrame({"user": range(6), "item": range(6)} | column).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(AleatorError, match=says):
+        read(tmp_path / "a.parquet")
+
+
+@pytest.mark.usefixtures("two_rows_a_piece")
+@pytest.mark.parametrize(
+    ("texts", "times"),
+    [
+        (["1", "2", "2.5"], [1.0, 2.0, 2.5]),
+        (["2020", "2020", "2020-01-02"], [DAYS[1], DAYS[1], DAYS[0]]),
+        (["2020", "2020", "2021"], [2020, 2020, 2021]),
+    ],
+)
+def test_texts_are_all_numbers_or_all_dates_in_whatever_piece_they_stand(
+    texts: list[str], times: list[float], tmp_path: Path
+) -> None:
+    pl.DataFrame({"user": [1, 2, 3], "item": [1, 2, 3], "time": texts}).write_parquet(tmp_path / "a.parquet")
+    data = read(tmp_path / "a.parquet")
+    assert data.time is not None
+    assert data.time.tolist() == times
+
+
+def test_a_parquet_file_damaged_in_the_middle_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = [f"{n * 7919 % 1000:x}" for n in range(1000)]
+    pl.DataFrame({"user": texts, "item": texts}).write_parquet(path, row_group_size=100)
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 3 : len(whole) // 3 + 200] = bytes(200)
+    path.write_bytes(bytes(whole))
+    with pytest.raises(AleatorError, match="cannot be read as parquet"):
+        read(path)
 
 
 # Frames, dicts and matrices
@@ -302,8 +434,6 @@ def test_any_text_comes_back_from_every_file(tmp_path_factory: pytest.TempPathFa
 
 
 # Times
-
-DAYS = [1_577_923_200_000_000, 1_577_836_800_000_000]  # 2 and 1 January 2020, in microseconds
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aleator.data import interactions
 from aleator.data.interactions import Interactions, Vocabulary, check_ids
 from aleator.errors import AleatorError
 
@@ -26,6 +30,13 @@ def pairs_of(data: Interactions) -> list[tuple[Any, Any]]:
     return list(zip(data.users.decode(data.user).tolist(), data.items.decode(data.item).tolist(), strict=True))
 
 
+@contextmanager
+def in_pieces_of(rows: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interactions, "PIECE", rows)
+        yield
+
+
 # Vocabulary
 
 
@@ -38,6 +49,30 @@ def test_integer_ids_of_any_width_keep_value_and_width(dtype: str) -> None:
     assert back.dtype == ids.dtype
     assert back.tolist() == [most, 3, most, 0]
     assert vocabulary.encode([most, 3, 7]).tolist() == [2, 1, -1]
+
+
+IDS = st.one_of(
+    st.lists(st.integers(-128, 127), min_size=1).map(lambda ids: np.array(ids, np.int8)),
+    st.lists(st.integers(250, 255), min_size=1).map(lambda ids: np.array(ids, np.uint8)),
+    st.lists(st.integers(-(2**63), 5 - 2**63), min_size=1).map(np.array),
+    st.lists(st.integers(2**64 - 9, 2**64 - 1), min_size=1).map(lambda ids: np.array(ids, np.uint64)),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1).map(np.array),
+    st.lists(st.floats(0.5, 1, width=16), min_size=1).map(np.array),
+    st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1).map(
+        lambda ids: np.array(ids, np.dtypes.StringDType())
+    ),
+)
+
+
+@given(IDS, st.integers(1, 5))
+def test_ids_taken_in_pieces_are_those_taken_at_once(ids: Any, rows: int) -> None:
+    with in_pieces_of(rows):
+        vocabulary, dense = Vocabulary.of(ids, "user")
+    expected, place = np.unique(ids, return_inverse=True)
+    assert vocabulary.ids.dtype == expected.dtype
+    assert vocabulary.ids.tolist() == expected.tolist()
+    assert dense.dtype == np.int32
+    assert dense.tolist() == place.tolist()
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
@@ -202,7 +237,66 @@ def test_different_data_have_different_fingerprints() -> None:
     assert len({data.fingerprint for data in several}) == len(several)
 
 
+def test_fingerprints_are_those_of_models_already_saved() -> None:
+    numbers = of_pairs([(7, 30), (-2, 2**40), (7, 1)])
+    texts = of_pairs([("it's", 1.5), ("日本", 0.25), ("b", 1.5)], weight=[1.0, 2.5, 3.0])
+    assert [numbers.fingerprint, texts.fingerprint] == ["e43a7eb68a70a0bc", "5794649c366dd77f"]
+    with in_pieces_of(1):
+        assert of_pairs(pairs_of(numbers)).fingerprint == numbers.fingerprint
+
+
 # Cleaning
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 4), st.floats(0.1, 9)), min_size=1, max_size=40
+)
+
+
+def merged_at_once(data: Interactions, summed: bool) -> list[tuple[Any, ...]]:
+    """(user, item, time, weight) of each pair by one sort of all rows, which is what `_merge` must come to."""
+    key = data.user.astype(np.int64) * data.n_items + data.item
+    order = np.argsort(key, kind="stable") if data.time is None else np.lexsort((data.time, key))
+    first = np.r_[True, np.diff(key[order]) > 0]
+    assert data.weight is not None
+    weight = np.zeros_like(data.weight)
+    weight[order[first]] = np.add.reduceat(data.weight[order], np.flatnonzero(first))
+    rows = np.sort(order[first])
+    kept = data.take(rows)
+    times = [None] * len(rows) if kept.time is None else kept.time.tolist()
+    weights = (weight[rows] if summed else data.weight[rows]).tolist()
+    return list(zip(kept.user.tolist(), kept.item.tolist(), times, weights, strict=True))
+
+
+@given(ROWS, st.booleans(), st.sampled_from(["first", "sum"]), st.integers(1, 5))
+def test_pairs_merged_in_pieces_are_those_merged_at_once(
+    rows: list[tuple[int, int, int, float]], timed: bool, duplicates: Any, size: int
+) -> None:
+    user, item, time, weight = map(np.array, zip(*rows, strict=True))
+    users, items = Vocabulary(np.arange(4)), Vocabulary(np.arange(4))
+    columns = {"time": time if timed else None, "weight": weight.astype(np.float32)}
+    plain = Interactions(user.astype(np.int32), item.astype(np.int32), users, items, **columns)
+    with in_pieces_of(size):
+        data = Interactions.of(user, item, users=users, items=items, duplicates=duplicates, **columns)
+    assert data.weight is not None
+    times = [None] * len(data) if data.time is None else data.time.tolist()
+    found = list(zip(data.user.tolist(), data.item.tolist(), times, data.weight.tolist(), strict=True))
+    assert found == merged_at_once(plain, duplicates == "sum")
+
+
+@given(ROWS, st.integers(1, 3), st.integers(1, 5))
+def test_cleaning_in_pieces_leaves_the_same(rows: list[tuple[int, int, int, float]], least: int, size: int) -> None:
+    data = Interactions.of(*zip(*[row[:2] for row in rows], strict=True), rating=[row[2] for row in rows])
+
+    def cleaned() -> list[Any]:
+        try:
+            left = replace(data).clean(min_rating=least, k_core=least)  # a copy: nothing remembered
+        except AleatorError as error:
+            return [str(error)]
+        return [pairs_of(left), left.notes, left.users.ids.tolist(), left.popularity.tolist()]
+
+    at_once = cleaned()
+    with in_pieces_of(size):
+        assert cleaned() == at_once
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30))

@@ -141,8 +141,22 @@ def test_adams_loss_is_weighted_least_squares_on_average(small: Interactions, ne
     assert abs(float(losses.mean()) - objective(model)) < 4 * error
 
 
-def test_batches_of_users_add_up_to_the_whole_loss(small: Interactions) -> None:
-    model = with_factors(small, mu=1.0, l2=0.05)
+def test_with_all_negatives_adams_gradient_is_that_of_weighted_least_squares(small: Interactions) -> None:
+    model = with_factors(small, mu=0.3, l2=0.05)
+    users = model.histories.batch(torch.tensor([4, 0, 3]))
+    nothing = torch.zeros(3, small.n_items)
+    drawn, kept = (literal(model, users, d) for d in (nothing + 1, nothing))
+    reference = 0.3 * drawn + 0.7 * kept  # each unobserved pair with weight mu
+    fast, parameters = model.loss(users, torch.Generator()), [model.user_factors, model.item_factors]
+    assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
+    for parameter, theirs in zip(parameters, torch.autograd.grad(reference, parameters), strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad * 3, theirs, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("mu", [1.0, 0.2])
+def test_batches_of_users_add_up_to_the_whole_loss(small: Interactions, mu: float) -> None:
+    model = with_factors(small, mu=mu, l2=0.05)
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         parts = [float(model.loss(model.histories.batch(torch.tensor(b)), draw)) for b in ([0, 5], [1], [2, 3, 4])]

@@ -79,6 +79,20 @@ def test_it_stops_when_the_metric_no_longer_rises_and_restores_the_best_weights(
     assert [row["metric"] for row in log.rows] == [0.1, 0.5, 0.4, 0.5, 0.3]
 
 
+def test_with_a_tolerance_the_last_epoch_about_as_good_as_the_best_is_kept() -> None:
+    weight, kept = torch.zeros(2, requires_grad=True), []
+    metrics = iter([0.5, 1.0, 0.96, 0.94, 0.97, 0.5])
+
+    def check() -> float:
+        kept.append(weight.detach().clone())
+        return next(metrics)
+
+    log = trainer(patience=4, tolerance=0.05).fit([weight], to_target(weight), histories(), check)
+    assert log.best_epoch == 5
+    assert len(log.rows) == 6  # patience counts from the very best
+    assert torch.equal(weight.detach(), kept[4])
+
+
 def test_patience_counts_checks_not_epochs() -> None:
     weight = torch.zeros(2, requires_grad=True)
     log = trainer(patience=2, check_every=3).fit([weight], to_target(weight), histories(), values(0.5, 0.1, 0.1, 0.1))

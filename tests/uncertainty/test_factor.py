@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor
 
 from aleator.training.histories import Histories, Users
-from aleator.uncertainty import FactorEstimator, Objective
+from aleator.training.row_adam import RowAdam
+from aleator.uncertainty import FactorEstimator, Objective, factor_step, fused
 from aleator.uncertainty.factor import ACTIVATIONS
+from aleator.uncertainty.factor_step import Tables, history
 
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS, DIM = 6, 9, 4
@@ -39,6 +42,35 @@ def estimator(seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any)
     return made
 
 
+class Fixed:
+    """Expectations that are given: r [n_users, n_items]."""
+
+    def __init__(self, r: Tensor) -> None:
+        self.r = r
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        rows = self.r[users.index]
+        return rows if items is None else rows[:, items]
+
+    def score_pairs(self, users: Users) -> Tensor:
+        return self.r[users.index[users.row], users.item]
+
+
+def loss_of(
+    made: FactorEstimator,
+    users: Users,
+    r: Tensor,
+    objective: Objective,
+    draw: torch.Generator | None = None,
+    items: Tensor | None = None,
+) -> tuple[Tensor, list[Tensor]]:
+    """The fast loss of a batch, and the gradient of the sum (it gives that of the mean) in z and q."""
+    gradients = [torch.full_like(t, torch.nan) for t in (made.z, made.q)]  # all of it must be overwritten
+    tables = Tables(made.z.detach(), made.q.detach(), *gradients)
+    loss = made.step(users, Fixed(r), objective, tables, draw).run(len(made.q), items)
+    return loss, [tables.dz * len(users), tables.dq * len(users)]
+
+
 def literal(made: FactorEstimator, weight: np.ndarray[Any, Any], keep: Any = None) -> Tensor:
     """s [n_users, n_items] as the definition reads, pair by pair; `keep` says which history items are summed."""
     activation, rows = ACTIVATIONS[made.activation], []
@@ -55,20 +87,65 @@ def literal(made: FactorEstimator, weight: np.ndarray[Any, Any], keep: Any = Non
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
 @pytest.mark.parametrize("self_exclude", [True, False])
 @pytest.mark.parametrize("objective", [Objective(), Objective(2.5, 0.02, 0.005, 0.0), Objective(2.0, floor=0.01)])
+@pytest.mark.parametrize("block", [1, 7 * N_USERS, 1 << 20])
 def test_the_fast_loss_equals_the_reference_in_value_and_gradient(
-    activation: Any, self_exclude: bool, objective: Objective
+    activation: Any, self_exclude: bool, objective: Objective, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(fused.BLOCK, "cpu", block)
+    monkeypatch.setattr(factor_step, "_PAIRS", 4)
     made, weight = estimator(activation=activation, self_exclude=self_exclude), weights()
     r = 0.4 * torch.randn(N_USERS, N_ITEMS, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     y = torch.from_numpy((weight > 0).astype(float))
     reference = objective.reference(r, y, literal(made, weight), torch.from_numpy(weight).double())
-    fast = made.loss(batch(weight), r.clone(), objective)
+    fast, gradients = loss_of(made, batch(weight), r, objective)
     assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
-    parameters = [made.z, made.q]
-    for mine, theirs in zip(
-        torch.autograd.grad(fast, parameters), torch.autograd.grad(reference, parameters), strict=True
-    ):
+    for mine, theirs in zip(gradients, torch.autograd.grad(reference, [made.z, made.q]), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_sampled_items_give_the_loss_and_gradient_of_all_items_on_average(activation: Any) -> None:
+    """Over all sets of 4 of the 9 items, each equally likely, the mean is exact."""
+    made, weight, objective = estimator(activation=activation), weights(), Objective(2.0, floor=0.01)
+    r = 0.4 * torch.randn(N_USERS, N_ITEMS, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    sets = [torch.tensor(s) for s in itertools.combinations(range(N_ITEMS), 4)]
+    sampled = [loss_of(made, batch(weight), r, objective, items=s) for s in sets]
+    whole, gradients = loss_of(made, batch(weight), r, objective)
+    assert torch.stack([loss for loss, _ in sampled]).mean().item() == pytest.approx(whole.item(), rel=1e-12)
+    for place, gradient in enumerate(gradients):
+        torch.testing.assert_close(torch.stack([g[place] for _, g in sampled]).mean(0), gradient)
+
+
+def test_rows_in_use_give_the_same_loss_and_gradient_as_whole_tables() -> None:
+    made, weight, objective = estimator(), weights(), Objective(2.0)
+    users, items = batch(weight, [0, 3]), torch.tensor([1, 5, 8])
+    r = torch.full((N_USERS, N_ITEMS), 0.2, dtype=torch.float64)
+    whole, gradients = loss_of(made, users, r, objective, items=items)
+    used = torch.cat([users.item, items]).unique()
+    tables = Tables(*RowAdam([made.z.detach(), made.q.detach()], lr=0.1).rows(used), used)
+    assert made.step(users, Fixed(r), objective, tables).run(N_ITEMS, items).item() == pytest.approx(
+        whole.item(), rel=1e-12
+    )
+    for some, all_rows in zip((tables.dz, tables.dq), gradients, strict=True):
+        torch.testing.assert_close(some * len(users), all_rows[used])
+        assert all_rows.abs().sum().item() == pytest.approx(all_rows[used].abs().sum().item())
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.01])
+def test_bfloat16_products_are_within_a_percent(floor: float) -> None:
+    """Of the norm of the gradient, at the sizes and magnitudes of real training."""
+    draw = torch.Generator().manual_seed(0)
+    weight = (np.random.default_rng(0).random((64, 500)) < 0.05).astype(np.float32)
+    made = FactorEstimator(dim=256, precision="bf16")
+    made.z, made.q = (0.06 * torch.randn(500, 256, generator=draw) for _ in range(2))
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(64))
+    r = 0.1 * torch.rand(64, 500, generator=draw)
+    loss, gradients = loss_of(made, users, r, Objective(floor=floor))
+    made.precision = "float32"
+    exact, exact_gradients = loss_of(made, users, r, Objective(floor=floor))
+    assert loss.item() == pytest.approx(exact.item(), rel=5e-3)
+    for mine, theirs in zip(gradients, exact_gradients, strict=True):
+        assert float((mine - theirs).norm() / theirs.norm()) < 0.01
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
@@ -83,7 +160,7 @@ def test_with_dropout_the_loss_is_that_of_the_items_kept(activation: Any, self_e
     r = torch.full(weight.shape, 0.2, dtype=torch.float64)
     y = torch.from_numpy((weight > 0).astype(float))
     reference = objective.reference(r, y, literal(made, weight, mask), torch.from_numpy(weight).double())
-    fast = made.loss(users, r.clone(), objective, torch.Generator().manual_seed(3))
+    fast, _ = loss_of(made, users, r, objective, torch.Generator().manual_seed(3))
     assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
 
 
@@ -105,8 +182,8 @@ def test_dropout_leaves_the_history_on_its_scale() -> None:
     made = FactorEstimator(dim=64, history_dropout=0.5)
     made.z, made.q = (torch.randn(200, 64, generator=draw) for _ in range(2))
     users = Histories.of_lists([list(range(100))] * 20, 200, CPU).batch(torch.arange(20))
-    summed, scale = made._history(users, made._keep(users, draw))
-    whole, whole_scale = made._history(users, made._keep(users, None))
+    summed, scale = history(made.z, users, made._keep(users, draw))
+    whole, whole_scale = history(made.z, users, made._keep(users, None))
     dropped, kept = (summed * scale[:, None]).std(), (whole * whole_scale[:, None]).std()
     assert float(dropped / kept) == pytest.approx(1, abs=0.25)
 
@@ -114,8 +191,8 @@ def test_dropout_leaves_the_history_on_its_scale() -> None:
 def test_the_loss_of_a_batch_is_the_sum_over_its_users() -> None:
     made, weight, objective = estimator(activation="tanh"), weights(), Objective(2.0, floor=0.01)
     r = torch.full(weight.shape, 0.3, dtype=torch.float64)
-    together = made.loss(batch(weight), r.clone(), objective)
-    apart = sum(made.loss(batch(weight, [u]), r[:1].clone(), objective).item() for u in range(N_USERS))
+    together, _ = loss_of(made, batch(weight), r, objective)
+    apart = sum(loss_of(made, batch(weight, [u]), r, objective)[0].item() for u in range(N_USERS))
     assert together.item() == pytest.approx(apart, rel=1e-12)
 
 
@@ -153,7 +230,7 @@ def planted() -> tuple[Histories, Tensor]:
 def test_training_lowers_the_loss_and_finds_where_the_expectation_is_wrong(self_exclude: bool) -> None:
     histories, r = planted()
     made = FactorEstimator(dim=8, max_epochs=60, lr=0.02, batch_size=8, weight_decay=0.0, self_exclude=self_exclude)
-    made.train(histories, lambda users: r[users.index], Objective(2.0, floor=0.01))
+    made.train(histories, Fixed(r), Objective(2.0, floor=0.01))
     assert made.log is not None
     assert made.log.rows[-1]["loss"] < made.log.rows[0]["loss"]
     s = made.log_variance(histories.batch(torch.arange(40)))
@@ -166,14 +243,14 @@ def test_training_lowers_the_loss_and_finds_where_the_expectation_is_wrong(self_
 def test_the_expectation_that_training_reads_is_not_changed() -> None:
     histories, r = planted()
     before = r.clone()
-    FactorEstimator(dim=4, max_epochs=2).train(histories, lambda users: r[users.index], Objective())
+    FactorEstimator(dim=4, max_epochs=2).train(histories, Fixed(r), Objective())
     assert torch.equal(r, before)
 
 
 def test_an_automatic_batch_makes_about_sixteen_steps() -> None:
     made = FactorEstimator(dim=4)
     sizes = {n: made._batch_size(Histories.of_lists([[0]] * n + [[]] * 7, 2, CPU)) for n in (5, 320, 100_000)}
-    assert sizes == {5: 16, 320: 20, 100_000: 2048}
+    assert sizes == {5: 16, 320: 20, 100_000: 4096}
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -185,8 +262,5 @@ def test_the_gradient_of_a_large_batch_has_the_same_bits_each_time(activation: A
     made = FactorEstimator(dim=8, activation=activation)
     made.z, made.q = (torch.randn(60, 8, generator=draw).requires_grad_() for _ in range(2))
     users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(1500))
-    found = []
-    for _ in range(8):
-        loss = made.loss(users, torch.full((1500, 60), 0.2), Objective())
-        found.append(torch.autograd.grad(loss, [made.z, made.q]))
+    found = [loss_of(made, users, torch.full((1500, 60), 0.2), Objective())[1] for _ in range(8)]
     assert all(torch.equal(g, first) for again in found[1:] for g, first in zip(again, found[0], strict=True))

@@ -7,14 +7,16 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from aleator.data.interactions import Array, Duplicates, Interactions, flat
+from aleator.data.interactions import Array, Duplicates, Interactions, Vocabulary, flat, pieces
 from aleator.errors import AleatorError, need, require, unknown_name
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def read(
     )
     if data.rating is not None and min_rating is None:
         note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
-        data = data.take(np.arange(len(data)), note)
+        data = replace(data, notes=(*data.notes, note))
     data = data.clean(k_core=k_core)
     return data if titles is None else data.with_titles(read_titles(titles))
 
@@ -162,7 +164,9 @@ def _file(path: Path, format: str | None, named: Names) -> tuple[Columns, list[s
     if kind == "adjacency":
         _nothing_named(named, f"'{path}'")
         return _adjacency(path), []
-    return _picked(_table(path, kind), named, f"'{path}'", typed=kind == "parquet")
+    if kind == "parquet":
+        return _parquet(path, named)
+    return _picked(_table(path, kind), named, f"'{path}'", typed=False)
 
 
 def _existing(path: Path) -> Path:
@@ -197,10 +201,9 @@ def _kind(path: Path) -> str:
 
 def _table(path: Path, kind: str) -> pl.DataFrame:
     """The rows of a file; texts, except in parquet: what they stand for follows from the role of the column."""
-    need("polars", "reading and writing tables")
-    import polars as pl
+    with _reading(path, kind):
+        import polars as pl
 
-    try:
         if kind == "parquet":
             return pl.read_parquet(path)
         if kind in ("csv", "tsv"):
@@ -212,9 +215,53 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
         if kind == "ratings.dat":
             lines = pl.read_csv(path, separator="\x01", has_header=False, infer_schema=False, quote_char=None)
             return _headed(lines.to_series().str.splitn("::", 4).struct.unnest(), path, kind)
+    raise unknown_name("format", kind, FORMATS)
+
+
+def _parquet(path: Path, named: Names) -> tuple[Columns, list[str]]:
+    """The columns of a parquet file by role, one after the other in pieces; the ids are dense already."""
+    where = f"'{path}'"
+    with _reading(path, "parquet"):
+        import polars as pl
+
+        table = pl.scan_parquet(path)
+        schema, n = table.collect_schema(), table.select(pl.len()).collect().item()
+        chosen, notes = _roles(schema.names(), named, where)
+        require(n > 0, f"{where} has no rows", "give at least one interaction")
+        columns: Columns = {}
+        for role, name in chosen.items():
+            values = _in_pieces(table, name, n, where)
+            if role in ("user", "item"):
+                columns[f"{role}s"], columns[role] = Vocabulary.gather(values, role)
+                continue
+            parts = [_typed(part, role, name, where) for part in values]
+            if {"M"} < {part.dtype.kind for part in parts}:  # texts such as "2020" are dates if any other is one
+                parts = [_typed(_values(table.select(name).collect().to_series(), name, where), role, name, where)]
+            columns[role] = np.concatenate(parts)
+    return columns, notes
+
+
+def _in_pieces(table: pl.LazyFrame, name: str, n: int, where: str) -> Iterator[Array]:
+    """The values of a column of n rows, piece by piece; those missing are counted to the end, as in a frame."""
+    missing = 0
+    for rows in pieces(n):
+        piece = table.select(name).slice(rows.start, rows.stop - rows.start).collect().to_series()
+        missing += piece.null_count()
+        if not missing:
+            yield _values(piece, name, where)
+    _nothing_missing(missing, name, where)
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Whatever polars has to say about a file, in one sentence."""
+    need("polars", "reading and writing tables")
+    import polars as pl
+
+    try:
+        yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:
         raise _unreadable(path, kind, error) from None
-    raise unknown_name("format", kind, FORMATS)
 
 
 def _unreadable(path: str | os.PathLike[str], kind: str, error: BaseException) -> AleatorError:
@@ -380,8 +427,7 @@ def _values(column: Any, name: str, where: str) -> Array:
     import narwhals as nw
 
     series = nw.from_native(column, series_only=True)
-    count = int(series.is_null().sum())
-    require(count == 0, f"column '{name}' of {where} has {count} missing values", "fill them or drop those rows")
+    _nothing_missing(int(series.is_null().sum()), name, where)
     if series.dtype == nw.Decimal:
         series = series.cast(nw.Float64)
     try:
@@ -390,6 +436,10 @@ def _values(column: Any, name: str, where: str) -> Array:
         problem = f"column '{name}' of {where} is of type {series.dtype}"
         raise AleatorError(problem, "make it a column of strings, numbers or dates") from None
     return values
+
+
+def _nothing_missing(count: int, name: str, where: str) -> None:
+    require(count == 0, f"column '{name}' of {where} has {count} missing values", "fill them or drop those rows")
 
 
 def _typed(values: Any, role: str, name: Any, where: str) -> Array:

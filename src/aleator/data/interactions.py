@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Duplicates = Literal["first", "sum"]
+PIECE = 1 << 22  # rows at a time where a whole column at once would take several times its own memory
 
 
 class Vocabulary:
@@ -33,10 +36,19 @@ class Vocabulary:
         self.ids = ids
 
     @staticmethod
-    def of(values: Any, kind: str) -> tuple[Vocabulary, Array]:
+    def of(values: Any, kind: str) -> tuple[Vocabulary, NDArray[np.int32]]:
         """The vocabulary of `values` and their dense ids; `kind` ("user" or "item") is for messages."""
-        ids, dense = np.unique(_typed_ids(values, kind), return_inverse=True)
-        return Vocabulary(ids), dense.reshape(-1)
+        ids = _typed_ids(values, kind)
+        return Vocabulary.gather((ids[rows] for rows in pieces(len(ids))), kind)
+
+    @staticmethod
+    def gather(values: Iterable[Any], kind: str) -> tuple[Vocabulary, NDArray[np.int32]]:
+        """The same of values that come piece by piece, at least one; only their distinct ids are kept."""
+        typed = (_typed_ids(piece, kind) for piece in values)
+        first = next(typed)
+        gathered = _gathered_texts if first.dtype.kind == "T" else _gathered_numbers
+        ids, dense = gathered(itertools.chain([first], typed))
+        return Vocabulary(ids), dense
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -82,6 +94,52 @@ class Vocabulary:
 
 
 _NUMBERS = (int, float, np.integer, np.floating)
+
+
+def pieces(n: int) -> list[slice]:
+    """The pieces of n rows; one that is empty where there is no row."""
+    return [slice(start, start + PIECE) for start in range(0, max(n, 1), PIECE)]
+
+
+def _gathered_texts(parts: Iterable[Array]) -> tuple[Array, NDArray[np.int32]]:
+    """The distinct texts in sorted order, and of each row the place of its text among them."""
+    number: dict[str, int] = defaultdict(itertools.count().__next__)  # in the order in which they come
+    dense = [np.fromiter(map(number.__getitem__, part.tolist()), np.int32, len(part)) for part in parts]
+    ids, place = np.unique(np.array(list(number), np.dtypes.StringDType()), return_inverse=True)
+    return ids, _looked_up(place.astype(np.int32), np.concatenate(dense))
+
+
+def _gathered_numbers(parts: Iterable[Array]) -> tuple[Array, NDArray[np.int32]]:
+    """The same of numbers, which are quicker to sort than to look up one by one."""
+    found = [_distinct(part) for part in parts]
+    ids, place = _distinct(np.concatenate([own for own, _ in found]))
+    places = np.split(place, np.cumsum([len(own) for own, _ in found])[:-1])
+    return ids, np.concatenate([of_own[dense] for of_own, (_, dense) in zip(places, found, strict=True)])
+
+
+def _distinct(ids: Array) -> tuple[Array, NDArray[np.int32]]:
+    """The same of one piece; where integers lie close together, by a table, which is quicker still than to sort."""
+    if ids.dtype.kind in "iu" and len(ids) and int(ids.max()) - int(ids.min()) < 4 * len(ids):
+        low = ids.min()
+        offset = (ids - low).view(f"u{ids.itemsize}")  # right also where the signed difference overflows
+        seen = np.zeros(int(offset.max()) + 1, bool)
+        seen[offset] = True
+        return np.flatnonzero(seen).astype(ids.dtype) + low, (np.cumsum(seen, dtype=np.int32) - 1)[offset]
+    own, place = np.unique(ids, return_inverse=True)
+    return own, place.astype(np.int32)
+
+
+def _looked_up(table: Array, dense: NDArray[np.int32]) -> Array:
+    """[n] table[dense]. (numpy makes 64 bits of all that it is given to index with.)"""
+    return np.concatenate([table[dense[rows]] for rows in pieces(len(dense))])
+
+
+def _counts(dense: NDArray[np.int32], n: int) -> NDArray[np.int64]:
+    """[n] how often each dense id occurs."""
+    total = np.zeros(n, np.int64)
+    for rows in pieces(len(dense)):
+        total += np.bincount(dense[rows], minlength=n)
+    return total
 
 
 def flat(values: Any) -> Array:
@@ -211,7 +269,7 @@ class Interactions:
     @cached_property
     def popularity(self) -> NDArray[np.int64]:
         """[n_items] number of interactions of each item."""
-        return np.bincount(self.item, minlength=self.n_items)
+        return _counts(self.item, self.n_items)
 
     @cached_property
     def csr(self) -> sp.csr_matrix:
@@ -226,9 +284,12 @@ class Interactions:
         """A hash of the pairs and ids that does not depend on the order of the rows."""
         digest = hashlib.sha256()
         for part in (self.csr.indptr, self.csr.indices, self.csr.data):
-            digest.update(np.ascontiguousarray(part).tobytes())
+            digest.update(np.ascontiguousarray(part).data)
         for vocabulary in (self.users, self.items):
-            digest.update(repr(vocabulary.ids.tolist()).encode())
+            for rows in pieces(len(vocabulary)):  # together, the repr of the whole list
+                text = repr(vocabulary.ids[rows].tolist())[1:-1]
+                digest.update(f"{', ' if rows.start else '['}{text}".encode())
+            digest.update(b"]")
         return digest.hexdigest()[:16]
 
     def take(self, rows: Array, *notes: str) -> Interactions:
@@ -292,27 +353,48 @@ class Interactions:
 
     def _merge(self, duplicates: Duplicates) -> Interactions:
         """Each pair once: its first row in time (in file order where no time is known), or the weights summed."""
-        key = self.user.astype(np.int64) * self.n_items + self.item
-        order = np.argsort(key, kind="stable") if self.time is None else np.lexsort((self.time, key))
-        first = np.r_[True, np.diff(key[order]) > 0]
-        extra = len(self) - int(first.sum())
-        if not extra:
+        rows, first = self._repeats()
+        if not len(rows):
             return self
-        rows = np.sort(order[first])
+        extra = int((~first).sum())
+        keep = np.ones(len(self), bool)
+        keep[rows[~first]] = False
         if duplicates == "first":
-            return self.take(rows, f"duplicates: {extra} of {len(self)} rows repeat a pair and were dropped")
-        weight = np.ones(len(self), np.float32) if self.weight is None else self.weight
-        total = np.zeros(len(self), np.float32)
-        total[order[first]] = np.add.reduceat(weight[order], np.flatnonzero(first))
-        merged = replace(self, weight=total).take(rows)
-        return replace(merged, notes=(*self.notes, f"duplicates: {extra} of {len(self)} rows added to a pair's weight"))
+            return self.take(keep, f"duplicates: {extra} of {len(self)} rows repeat a pair and were dropped")
+        weight = np.ones(len(self), np.float32) if self.weight is None else self.weight.copy()
+        weight[rows[first]] = np.add.reduceat(weight[rows], np.flatnonzero(first))
+        note = f"duplicates: {extra} of {len(self)} rows added to a pair's weight"
+        return replace(self, weight=weight).take(keep, note)
+
+    def _repeats(self) -> tuple[Array, NDArray[np.bool_]]:
+        """The rows of the pairs that stand more than once, pair by pair in time; and which of them begin a pair."""
+        numbers = self._row_numbers()
+        again = np.r_[False, numbers.indices[1:] == numbers.indices[:-1]]
+        again[numbers.indptr[:-1][np.diff(numbers.indptr) > 0]] = False  # the same item, but of the next user
+        repeated = again | np.r_[again[1:], False]
+        rows, first = numbers.data[repeated], ~again[repeated]
+        cuts = np.r_[np.flatnonzero(first)[::PIECE], len(rows)]
+        for start, end in itertools.pairwise(cuts.tolist()):
+            part, pair = rows[start:end], np.cumsum(first[start:end])
+            keys = (part, pair) if self.time is None else (part, self.time[part], pair)
+            rows[start:end] = part[np.lexsort(keys)]
+        return rows, first
+
+    def _row_numbers(self) -> sp.csr_matrix:
+        """[n_users, n_items] the row of each pair, columns sorted; a pair that stands twice has two entries."""
+        rows = np.arange(len(self), dtype=np.min_scalar_type(len(self)))
+        matrix = sp.coo_matrix((rows, (self.user, self.item)), shape=(self.n_users, self.n_items))
+        matrix.has_canonical_format = True  # else scipy adds up the entries of a pair
+        matrix = matrix.tocsr()
+        matrix.sort_indices()
+        return matrix
 
     def _core(self, k: int) -> Interactions:
         rows = np.ones(len(self), bool)
         while True:
-            per_user = np.bincount(self.user[rows], minlength=self.n_users)
-            per_item = np.bincount(self.item[rows], minlength=self.n_items)
-            smaller = rows & (per_user[self.user] >= k) & (per_item[self.item] >= k)
+            users = _counts(self.user[rows], self.n_users) >= k
+            items = _counts(self.item[rows], self.n_items) >= k
+            smaller = rows & _looked_up(users, self.user) & _looked_up(items, self.item)
             if smaller.sum() == rows.sum():
                 break
             rows = smaller
@@ -320,12 +402,13 @@ class Interactions:
         return self.take(rows, f"{k}-core: {int((~rows).sum())} of {len(rows)} rows dropped")
 
     def _compact(self) -> Interactions:
-        used_users, user = np.unique(self.user, return_inverse=True)
-        used_items, item = np.unique(self.item, return_inverse=True)
+        used_users, used_items = _counts(self.user, self.n_users) > 0, self.popularity > 0
+        if used_users.all() and used_items.all():
+            return self
         return replace(
             self,
-            user=user.astype(np.int32),
-            item=item.astype(np.int32),
+            user=_looked_up(np.cumsum(used_users, dtype=np.int32) - 1, self.user),
+            item=_looked_up(np.cumsum(used_items, dtype=np.int32) - 1, self.item),
             users=Vocabulary(self.users.ids[used_users]),
             items=Vocabulary(self.items.ids[used_items]),
             titles=None if self.titles is None else self.titles[used_items],

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from aleator.data.interactions import Interactions
 from aleator.evaluation.metrics import recall
-from aleator.ranking import blocks, hide, top_k
+from aleator.ranking import blocks, hide, top_blends, top_k
 from aleator.training.histories import Histories, Users, pieces
 
 Scorings = Callable[[Users], Iterable[Tensor]]  # a block of scores [B, n_items] for each of V scorings
+Parts = Callable[[Users], tuple[Tensor, Tensor]]  # a batch -> expectation and uncertainty, [B, n_items] each
 
 
 class HeldOut:
@@ -43,6 +44,21 @@ class HeldOut:
 
         Users without a held-out tail item are NaN in the second.
         """
+
+        def lists(users: Users) -> Iterator[Tensor]:
+            for scores in scorings(users):
+                hide(scores, users)
+                yield top_k(scores, max(k, tail_k))[1]
+
+        return self._recall(lists, k, tail_k)
+
+    def recall_of_blends(
+        self, parts: Parts, lams: Sequence[float], k: int = 20, tail_k: int = 50
+    ) -> tuple[Tensor, Tensor]:
+        """The same for the blends of expectation and uncertainty at each lam (ascending)."""
+        return self._recall(lambda users: top_blends(*parts(users), lams, max(k, tail_k), users), k, tail_k)
+
+    def _recall(self, lists: Scorings, k: int, tail_k: int) -> tuple[Tensor, Tensor]:
         overall, tail = [], []
         size, _ = blocks(len(self.who), self.held.n_items, self.who.device)
         for index in pieces(self.who, size):
@@ -52,9 +68,7 @@ class HeldOut:
             in_tail = self.tail[held.item]
             n_tail = torch.zeros_like(held.size).index_add_(0, held.row[in_tail], torch.ones_like(held.row[in_tail]))
             for_all, for_tail = [], []
-            for scores in scorings(users):
-                hide(scores, users)
-                items = top_k(scores, max(k, tail_k))[1]
+            for items in lists(users):
                 hits = relevant.gather(1, items.clamp_min(0)) & (items >= 0)
                 for_all.append(recall(hits, held.size, k))
                 of_tail = recall(hits & self.tail[items], n_tail, tail_k)

@@ -197,7 +197,7 @@ class Recommender(Configurable, ABC):
     def without_history(self, scores: Tensor, users: Users, items: Tensor | None) -> Tensor:
         """`scores` [B, n], where whoever has no history gets each item's share of the users: all that is known."""
         empty = users.size == 0
-        if not bool(empty.any()):
+        if users.trained or not bool(empty.any()):
             return scores
         share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).to(scores)
         return torch.where(empty[:, None], share if items is None else share[items], scores)
@@ -279,6 +279,10 @@ class Model(Recommender):
     @abstractmethod
     def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
         """Learn from `data`; where training stops early it does so on `check`, or after `epochs` without it."""
+
+    def score_pairs(self, users: Users) -> Tensor:
+        """The expectation of each item of each history, [n]."""
+        return self.score_block(users)[users.row, users.item]
 
     def fit(self, data: Split | Interactions) -> Self:
         split = as_split(data)

@@ -14,7 +14,7 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.progress import progress
 from aleator.training.histories import Histories, Users
-from aleator.training.kernels import least_squares
+from aleator.training.kernels import add_by_item, history_sum, least_squares, pair_products
 from aleator.training.trainer import Log, Trainer
 
 
@@ -23,8 +23,9 @@ class MF(Model):
     """Matrix factorisation: r_ui = <x_u, y_i>, near 0 for a pair that is not expected and near 1 for one that is.
 
     Minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2) with w = 1 on observed pairs (times their weight) and `mu`
-    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so one side at a time; `"adam"` follows
-    the AUR paper: a random share `mu` of the others in each batch, which is the same objective in expectation.
+    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so one side at a time, `"adam"` by gradients. The
+    AUR paper draws a random share `mu` of the others in each batch (`negatives="each"`), the same in expectation; with
+    `"all"` they come from one Gram matrix, so that an epoch costs the observed pairs and not users x items.
     """
 
     dim: int = 128
@@ -32,7 +33,7 @@ class MF(Model):
     l2: float = 0.005
     solver: Literal["als", "adam"] = "als"
     iterations: int = 15  # of ALS
-    negatives: Literal["each", "shared"] = "each"  # Adam: drawn for each user, or one set for a whole batch
+    negatives: Literal["all", "each", "shared"] = "all"  # Adam: all, or drawn for each user, or one set for a batch
     lr: float = 1e-3
     batch_size: int = 256  # users
     max_epochs: int = 200
@@ -133,23 +134,48 @@ class MF(Model):
         self.solved_by = "adam"
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch, with a random share of the unobserved pairs; item L2 in proportion."""
-        x, y = self.user_factors[users.index], self.item_factors
+        """The objective summed over a batch, or its estimate from a share of the others; item L2 in proportion."""
+        if self.negatives == "all":
+            return self._loss_with_all(users)
+        x, y = self.user_factors.index_select(0, users.index), self.item_factors
         scores = x @ y.T
-        if self.negatives == "each":
-            drawn = (torch.rand(scores.shape, generator=generator, device=x.device) < self.mu).to(scores.dtype)
-        else:  # floor(mu * n_items) items, the same for all users of the batch, as the released program draws them
-            pick = torch.randperm(len(y), generator=generator, device=x.device)[: int(self.mu * len(y))]
-            drawn = torch.zeros_like(scores, requires_grad=False).index_fill_(1, pick, 1)
-        drawn[users.row, users.item] = 0
         observed = scores[users.row, users.item]
         penalty = x.square().sum() + y.square().sum() * (len(users) / self.fitted.n_users)
-        return (drawn * scores.square()).sum() + (users.weight * (observed - 1).square()).sum() + self.l2 * penalty
+        others = (self._drawn(scores, users, generator) * scores.square()).sum()
+        return others + (users.weight * (observed - 1).square()).sum() + self.l2 * penalty
+
+    @torch.no_grad()
+    def _loss_with_all(self, users: Users) -> Tensor:
+        """By hand: sum_i <x, y_i>^2 = x' (Y'Y) x, less the observed pairs. The gradient of the mean is left in place."""
+        x, y = self.user_factors.index_select(0, users.index), self.item_factors
+        share, mean = len(users) / self.fitted.n_users, 2 / len(users)
+        x_gram, observed = x @ (y.T @ y), pair_products(x, y, users)
+        slope = (users.weight * (observed - 1) - self.mu * observed) * mean
+        dx = (self.mu * x_gram + self.l2 * x) * mean
+        dx += history_sum(y, users, slope)
+        dy = y @ (self.mu * mean * (x.T @ x)) + (self.l2 * mean * share) * y
+        add_by_item(dy, x, users, slope)
+        self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, dx)
+        self.item_factors.grad = dy
+        others = (x_gram * x).sum() - observed.square().sum()
+        penalty = x.square().sum() + y.square().sum() * share
+        return self.mu * others + (users.weight * (observed - 1).square()).sum() + self.l2 * penalty
+
+    def _drawn(self, scores: Tensor, users: Users, generator: torch.Generator) -> Tensor:
+        """[B, n_items] 1 for the unobserved pairs that were drawn."""
+        if self.negatives == "each":
+            drawn = (torch.rand(scores.shape, generator=generator, device=scores.device) < self.mu).to(scores.dtype)
+        else:  # floor(mu * n_items) items, the same for all users of the batch, as the released program draws them
+            n_items = scores.shape[1]
+            pick = torch.randperm(n_items, generator=generator, device=scores.device)[: int(self.mu * n_items)]
+            drawn = torch.zeros_like(scores, requires_grad=False).index_fill_(1, pick, 1)
+        drawn[users.row, users.item] = 0
+        return drawn
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor]:
         """[B, dim] and [n_items, dim] whose inner products are the scores; newcomers are solved for exactly."""
         new = users.index < 0
-        if not bool(new.any()):
+        if users.trained or not bool(new.any()):
             return self.user_factors[users.index], self.item_factors
         solved = least_squares(self.item_factors, Histories.of_users(users, len(self.item_factors)), self.mu, self.l2)
         known = self.user_factors[users.index.clamp_min(0)]
@@ -159,6 +185,9 @@ class MF(Model):
         x, y = self.factors(users)
         scores = x @ (y if items is None else y[items]).T
         return self.without_history(scores, users, items)
+
+    def score_pairs(self, users: Users) -> Tensor:
+        return pair_products(*self.factors(users), users)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         learned = {"solved_by": self.solved_by, "log": None if self.log is None else self.log.to_dict()}

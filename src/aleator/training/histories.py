@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class Users:
     item: Tensor  # [n] dense ids of the history items
     weight: Tensor  # [n] weight of each pair
     size: Tensor  # [B] items in each history
+    trained: bool = False  # it is known that all of them were trained on and have a history
 
     def __len__(self) -> int:
         return len(self.index)
@@ -32,7 +34,12 @@ class Users:
         end = torch.cat([self.size.new_zeros(1), self.size.cumsum(0)])
         a, b = int(end[first]), int(end[last])
         return Users(
-            self.index[first:last], self.row[a:b] - first, self.item[a:b], self.weight[a:b], self.size[first:last]
+            self.index[first:last],
+            self.row[a:b] - first,
+            self.item[a:b],
+            self.weight[a:b],
+            self.size[first:last],
+            self.trained,
         )
 
 
@@ -67,15 +74,24 @@ class Histories:
         """[n_users] items of each row."""
         return self.indptr.diff()
 
-    def batch(self, index: Tensor, *, known: bool = True) -> Users:
-        """The rows `index`, in that order; `known=False` marks them as histories without an identity."""
-        index = index.to(self.device)
+    @cached_property
+    def host_size(self) -> Tensor:
+        """The same on the host."""
+        return self.size.cpu()
+
+    def batch(self, index: Tensor, *, known: bool = True, trained: bool = False) -> Users:
+        """The rows `index`, in that order; `known=False` marks them as histories without an identity.
+
+        An `index` on the host spares the device a round trip.
+        """
+        total = None if index.is_cuda else int(self.host_size[index].sum())
+        index = index.to(self.device, non_blocking=True)
         start, size = self.indptr[index], self.indptr[index + 1] - self.indptr[index]
-        row = torch.repeat_interleave(torch.arange(len(index), device=self.device), size)
+        row = torch.repeat_interleave(torch.arange(len(index), device=self.device), size, output_size=total)
         inside = torch.arange(len(row), device=self.device) - (size.cumsum(0) - size)[row]
         place = start[row] + inside
         who = index if known else torch.full_like(index, -1)
-        return Users(who, row, self.item[place], self.weight[place], size)
+        return Users(who, row, self.item[place], self.weight[place], size, trained)
 
 
 def pieces(index: Tensor, size: int) -> tuple[Tensor, ...]:

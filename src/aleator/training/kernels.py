@@ -1,13 +1,86 @@
-"""Fast paths: exact least squares for many users at once."""
+"""Fast paths over ragged histories: sums, products at the observed pairs, exact least squares for many users at once."""
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from aleator.training.histories import Histories, Users
+from aleator.training.histories import Histories, Users, pieces
 
 _CELLS = 1 << 26  # numbers that the padded gather and the normal matrices of one batch may hold
+_PAIRS = {"cpu": 1 << 9, "cuda": 1 << 16}  # pairs whose factors are gathered at a time
+_BAGS = {"cpu": 1 << 11, "cuda": 1 << 30}  # rows that are summed at a time; fresh memory is slow on a CPU
+
+
+@cache
+def triton_kernels() -> Any:
+    """The kernels for a GPU, or None where Triton is not installed."""
+    try:
+        from aleator.training import triton_kernels
+    except ImportError:
+        return None
+    return triton_kernels
+
+
+def history_sum(table: Tensor, users: Users, weight: Tensor) -> Tensor:
+    """The rows of `table` [n_items, dim] summed over each history with `weight` [n], [B, dim]."""
+    summed = table.new_zeros((len(users), table.shape[1]))
+    _add_bags(summed, table, users.item, _edges(users.size), weight)
+    return summed
+
+
+def add_by_item(into: Tensor, table: Tensor, users: Users, weight: Tensor) -> None:
+    """Add to each row of `into` [n_items, dim] the rows of `table` [B, dim] of its users with `weight` [n]."""
+    item, order = users.item.sort(stable=True)
+    edges = torch.searchsorted(item, torch.arange(len(into) + 1, device=item.device))
+    _add_bags(into, table, users.row[order], edges, weight[order])
+
+
+def _edges(size: Tensor) -> Tensor:
+    return F.pad(size.cumsum(0), (1, 0))
+
+
+@torch.no_grad()
+def _add_bags(into: Tensor, table: Tensor, index: Tensor, edges: Tensor, weight: Tensor) -> None:
+    """Add to row b of `into` the rows index[edges[b] : edges[b + 1]] of `table`, weighted.
+
+    They are added in order, so that the bits are the same each time.
+    """
+    weight = weight.to(table.dtype)
+    if into.is_cuda and triton_kernels() is not None:
+        triton_kernels().add_bags(into, table, index, edges, weight)
+        return
+    step = _BAGS[into.device.type]
+    ends = [*edges[::step].tolist(), len(index)] if len(into) > step else [0, len(index)]
+    for first, (a, b) in zip(range(0, len(into), step), pairwise(ends), strict=False):
+        part = into[first : first + step]
+        starts = edges[first : first + len(part)] - a
+        part += F.embedding_bag(index[a:b], table, starts, mode="sum", per_sample_weights=weight[a:b])
+
+
+def row_dots(a: Tensor, b: Tensor) -> Tensor:
+    """<a_i, b_i> of each row, [n]."""
+    if a.is_cuda:
+        return torch.einsum("id,id->i", a, b)
+    return torch.cat([(x * y).sum(1) for x, y in zip(pieces(a, _PAIRS["cpu"]), pieces(b, _PAIRS["cpu"]), strict=True)])
+
+
+def pair_products(p: Tensor, q: Tensor, users: Users) -> Tensor:
+    """<p_u, q_i> of each user of the batch and each item of the history, [n]."""
+    made = p.new_empty(len(users.row))
+    size = min(_PAIRS[p.device.type], max(len(made), 1))
+    left, right = (t.new_empty((size, t.shape[1])) for t in (p, q))
+    for out, row, item in zip(pieces(made, size), pieces(users.row, size), pieces(users.item, size), strict=True):
+        mine, theirs = left[: len(row)], right[: len(row)]
+        torch.index_select(p, 0, row, out=mine)
+        torch.index_select(q, 0, item, out=theirs)
+        torch.sum(mine.mul_(theirs), 1, out=out)
+    return made
 
 
 def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:

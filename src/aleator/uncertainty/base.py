@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor
 
@@ -13,7 +14,12 @@ from aleator.training.histories import Histories, Users
 from aleator.training.trainer import Log
 from aleator.uncertainty.objective import Objective
 
-Expectation = Callable[[Users], Tensor]  # a batch of users -> r [B, n_items]
+
+class Expectation(Protocol):
+    """What the estimator needs of a fitted model: r of blocks, and of the pairs it was fitted on."""
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor: ...
+    def score_pairs(self, users: Users) -> Tensor: ...
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

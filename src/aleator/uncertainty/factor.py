@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -11,13 +12,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.errors import require
+from aleator.training import memory
 from aleator.training.histories import Histories, Users, resolve_device
+from aleator.training.row_adam import RowAdam
 from aleator.training.trainer import Precision, Trainer
 from aleator.uncertainty.base import Estimator, Expectation
+from aleator.uncertainty.factor_step import Step, Tables, history
 from aleator.uncertainty.objective import Objective
+from aleator.uncertainty.spectral import spectral_start
 
-_MEMORY = {"cpu": 2 << 30, "cuda": 32 << 30}  # bytes that a batch of "auto" size may take in training
-_COPIES = 8  # blocks of users x items alive at once: s, r and what the gradient keeps
+SAMPLED = {"cpu": 4096, "cuda": 1 << 17}  # items of a sample; catalogues of up to twice that are taken whole
+_STEPS = 16  # an epoch makes about so many where the batch size is "auto"
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
     "relu": torch.relu,
@@ -32,37 +37,47 @@ class FactorEstimator(Estimator):
 
     `self_exclude` leaves an observed item out of the history when its own loss is computed: at recommendation time no
     candidate is part of the history. `history_dropout` drops that share of the history items in training.
+    `init="spectral"` starts from the leading singular vectors of the interactions, which takes a tenth of the epochs that
+    random projections need (the paper's); `tolerance` then keeps the last epoch that is about as good as the best.
+    `sampled_items` trains each batch on so many random items, with the observed pairs exact and the rest weighted up:
+    an epoch then costs the same whatever the catalogue. "auto" samples where the catalogue is large for the device.
+    `precision` is that of the products with all items: "auto" takes bfloat16 where the device is fast at it.
     """
 
     dim: int = 1024
     activation: Literal["linear", "relu", "tanh", "elu"] = "linear"
-    init: float = 0.01  # standard deviation of both projections at the start
+    init: float | Literal["spectral"] = "spectral"  # or the standard deviation of random projections
     self_exclude: bool = True
     history_dropout: float = 0.0
-    weight_decay: float = 0.3
-    lr: float = 3e-3
+    weight_decay: float = 0.0
+    lr: float = 2e-4
     batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 16 steps an epoch
-    max_epochs: int = 200
-    patience: int = 8
-    check_every: int = 2
+    sampled_items: int | Literal["auto", "all"] = "auto"
+    max_epochs: int = 100
+    patience: int = 5
+    check_every: int = 1
+    tolerance: float = 0.01  # as a share of the best Recall@20
     precision: Precision = "auto"
 
     paper: ClassVar[dict[str, Any]] = {
+        "init": 0.01,
         "self_exclude": False,
         "history_dropout": 0.0,
         "weight_decay": 0.0,
         "lr": 1e-4,
         "batch_size": 32,
+        "sampled_items": "all",
         "max_epochs": 1000,
         "patience": 10,
+        "check_every": 2,
+        "tolerance": 0.0,
     }
 
     def __post_init__(self) -> None:
         require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
-        positive = [self.max_epochs, self.patience, self.check_every, self.lr]
-        if self.batch_size != "auto":
-            positive.append(self.batch_size)
+        given = [n for n in (self.batch_size, self.sampled_items) if isinstance(n, int)]
+        positive = [self.max_epochs, self.patience, self.check_every, self.lr, *given]
         require(min(positive) > 0, "a training option is not positive", "give numbers above 0")
         require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give a weight_decay of at least 0")
 
@@ -74,63 +89,94 @@ class FactorEstimator(Estimator):
         check: Callable[[], float] | None = None,
         epochs: int | None = None,
     ) -> None:
-        generator = torch.Generator().manual_seed(self.seed)
-        device = resolve_device(self.device)
-        self.z, self.q = (
-            (self.init * torch.randn(histories.n_items, self.dim, generator=generator)).to(device).requires_grad_()
-            for _ in range(2)
-        )
+        device, n_items = resolve_device(self.device), histories.n_items
+        sample, size = self.sample_size(n_items, device), self._batch_size(histories)
+        # a row's gradients come seldom and weighted up, which Adam's second moment takes for size: steps are too short
+        lr = self.lr * min(math.sqrt(n_items / sample), 4) if sample else self.lr
+        self._fits(n_items, device, checked=check is not None)
+        self.z, self.q = parameters = self._start(histories, expectation, objective)
+        rows = None
+        if sample and n_items > 8 * (sample + size * float(histories.host_size.double().mean())):
+            rows = RowAdam(parameters, lr=lr, weight_decay=self.weight_decay)  # few rows are in use in a step
+        gradients = [] if rows else [torch.empty_like(p) for p in parameters]
 
         def loss(users: Users, draw: torch.Generator) -> Tensor:
-            with torch.no_grad():
-                r = expectation(users)
-            return self.loss(users, r, objective, draw)
+            items = None
+            if sample:  # drawn with repeats, each taken once: all sets of that size are equally likely
+                items = _distinct(torch.randint(n_items, (sample,), generator=draw, device=device))
+            if rows is not None and items is not None:
+                used = _distinct(torch.cat([users.item, items]))
+                z, q, dz, dq = rows.rows(used)
+                tables = Tables(z, q, dz, dq, used)
+            else:
+                tables = Tables(*parameters, *gradients)
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    parameter.grad = gradient
+            return self.step(users, expectation, objective, tables, draw).run(n_items, items)
 
         trainer = Trainer(
             max_epochs=epochs or self.max_epochs,
-            batch_size=self._batch_size(histories),
-            lr=self.lr,
+            batch_size=size,
+            lr=lr,
             device=device,
             weight_decay=self.weight_decay,
             patience=self.patience,
             check_every=self.check_every,
-            precision=self.precision,
+            tolerance=self.tolerance,
+            precision="float32" if self.precision == "float32" else "tf32",
             seed=self.seed,
             label="uncertainty estimator",
         )
-        parameters = [self.z, self.q]
-        self.log = trainer.fit(parameters, loss, histories, check)
-        self.z, self.q = (p.detach() for p in parameters)
+        self.log = trainer.fit(parameters, loss, histories, check, rows)
+        self.z.grad = self.q.grad = None
+
+    @torch.no_grad()
+    def _start(self, histories: Histories, expectation: Expectation, objective: Objective) -> tuple[Tensor, Tensor]:
+        """z and q before training."""
+        generator = torch.Generator(histories.device).manual_seed(self.seed)
+        if self.init == "spectral":
+            return spectral_start(histories, self.dim, expectation, objective, generator)
+        shape = (histories.n_items, self.dim)
+        z, q = (self.init * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
+        return z, q
+
+    def sample_size(self, n_items: int, device: torch.device) -> int:
+        """How many random items a batch is trained on; 0 for all of them."""
+        wanted = self.sampled_items
+        if wanted == "auto":
+            wanted = SAMPLED[device.type] if n_items > 2 * SAMPLED[device.type] else "all"
+        return 0 if wanted == "all" or wanted >= n_items else wanted
 
     def _batch_size(self, histories: Histories) -> int:
         if self.batch_size != "auto":
             return self.batch_size
-        fits = int(_MEMORY[histories.device.type] // (_COPIES * 4 * histories.n_items))
-        return max(min(max(int((histories.size > 0).sum()) // 16, 16), 2048, fits), 1)
+        return min(max(math.ceil(int((histories.host_size > 0).sum()) / _STEPS), 16), 4096)
 
-    def loss(self, users: Users, r: Tensor, objective: Objective, draw: torch.Generator | None = None) -> Tensor:
-        """The objective summed over a batch of users and all items; r [B, n_items] is overwritten."""
-        keep = self._keep(users, draw)
-        summed, scale = self._history(users, keep)
-        s = self.act(summed * scale[:, None]) @ self.q.T
-        at = (users.row, users.item)
-        s_observed = self._without_self(users, keep, summed, scale, s[at]) if self.self_exclude else s[at]
-        observed = (objective.alpha * users.weight * objective.pairs(r[at] - 1, s_observed)).sum()
-        s[at] = 0  # with r = s = 0 the unobserved loss vanishes there
-        r[at] = 0
-        return objective.pairs(r, s).sum() + observed
+    def _fits(self, n_items: int, device: torch.device, checked: bool) -> None:
+        """Refuse what does not fit before anything is computed."""
+        copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; the best weights
+        needed = 2 * copies * 4 * n_items * self.dim
+        memory.require_free(needed, device, f"an estimator of {n_items} items and dim {self.dim}")
 
-    def _without_self(self, users: Users, keep: Tensor, summed: Tensor, scale: Tensor, s: Tensor) -> Tensor:
-        """s of the observed pairs with the item itself taken out of the history, [n].
-
-        By `index_select`, not `x[index]`: the gradient of the latter adds up in any order on more than one thread.
-        """
-        if self.activation == "linear":
-            own = (self.z * self.q).sum(1).index_select(0, users.item)
-            return s - own * keep * scale[users.row]
-        own, theirs = (x.index_select(0, users.item) for x in (self.z, self.q))
-        rest = (summed.index_select(0, users.row) - own * keep[:, None]) * scale[users.row, None]
-        return (self.act(rest) * theirs).sum(1)
+    def step(
+        self,
+        users: Users,
+        expectation: Expectation,
+        objective: Objective,
+        tables: Tables,
+        draw: torch.Generator | None = None,
+    ) -> Step:
+        """One training step on a batch of users."""
+        return Step(
+            users,
+            self._keep(users, draw),
+            tables,
+            expectation,
+            objective,
+            activation=None if self.activation == "linear" else ACTIVATIONS[self.activation],
+            self_exclude=self.self_exclude,
+            dtype=self._low(tables.z),
+        )
 
     def _keep(self, users: Users, draw: torch.Generator | None) -> Tensor:
         if self.history_dropout == 0 or draw is None:
@@ -138,20 +184,15 @@ class FactorEstimator(Estimator):
         drawn = torch.rand(len(users.item), generator=draw, device=self.z.device)
         return (drawn >= self.history_dropout).to(self.z.dtype)
 
-    def _history(self, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed z of each history [B, dim] and 1 / sqrt of how many items were summed [B]."""
-        offsets = users.size.cumsum(0) - users.size
-        summed = F.embedding_bag(users.item, self.z, offsets, mode="sum", per_sample_weights=keep)
-        count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
-        return summed, count.clamp_min(1).rsqrt()
-
-    def act(self, x: Tensor) -> Tensor:
-        return ACTIVATIONS[self.activation](x)
+    def _low(self, p: Tensor) -> torch.dtype:
+        """The type of the products with the items."""
+        fast = p.dtype == torch.float32 and (p.is_cuda or memory.fast_bfloat16())
+        return torch.bfloat16 if self.precision == "bf16" or (self.precision == "auto" and fast) else p.dtype
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor]:
         """p [B, dim] and q [n_items, dim], whose inner products are the log-variances."""
-        summed, scale = self._history(users, self._keep(users, None))
-        return self.act(summed * scale[:, None]), self.q
+        summed, scale = history(self.z, users, self._keep(users, None))
+        return ACTIVATIONS[self.activation](summed * scale[:, None]), self.q
 
     def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
         p, q = self.factors(users)
@@ -162,3 +203,8 @@ class FactorEstimator(Estimator):
 
     def set_tensors(self, tensors: dict[str, Tensor]) -> None:
         self.z, self.q = tensors["z"], tensors["q"]
+
+
+def _distinct(index: Tensor) -> Tensor:
+    found: Tensor = torch.unique(index)
+    return found

@@ -33,6 +33,11 @@ class Objective:
         precision = torch.exp(-s) if self.floor == 0 else 1 / (torch.exp(s) + self.floor)
         return residual.square() * precision + self.beta * s + self.gamma * s.square()
 
+    def slope(self, residual: Tensor, s: Tensor) -> Tensor:
+        """The derivative of `pairs` in s."""
+        precision = 1 / (torch.exp(s) + self.floor)
+        return self.beta + 2 * self.gamma * s - residual.square() * precision * (1 - self.floor * precision)
+
     def reference(self, r: Tensor, y: Tensor, s: Tensor, weight: Tensor | float = 1.0) -> Tensor:
         """The sum over a dense block, written as the paper writes it; every fast path is tested against this."""
         w = torch.where(y == 1, self.alpha * weight, torch.ones_like(y))

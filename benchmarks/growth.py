@@ -1,0 +1,199 @@
+"""Growth of the cost with users, items and pairs, one at a time: seconds and peak memory, with fitted exponents.
+
+    python benchmarks/growth.py [--doublings 4] [--users 4096 --items 4096 --pairs 131072] [--plot FILE] [--json FILE]
+
+epoch       an epoch of the estimator with a fixed number of sampled items, the fastest after the first
+evaluate    an AUR under three protocols at 20 and 50; every user has one test item
+recommend   top 50 of every user by the AUR
+
+Each is measured in a fresh process, on an MF of two ALS iterations and an estimator of --epochs epochs. "ours" is at the
+largest size and "reference" at the smallest, so that the ratio stands beside how much the size grew. An exponent is the
+slope of a least-squares line through the logarithms of all sizes; "last" is that of the last doubling alone. Memory is
+the peak above that of a process that only imports. The interactions are drawn as in `epochs.py` and not by
+`al.simulate`, since the numbers of users, items and pairs must be exact.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import Row, assemble, peak_memory, seconds, show, top_for_all
+from epochs import draw
+from safetensors.torch import load_file, save_file
+
+import aleator as al
+
+JOBS = ("epoch", "evaluate", "recommend")
+AXES = ("users", "items", "pairs")
+Size = tuple[int, int, int]  # users, items, pairs
+
+
+def nothing() -> None:
+    """What importing takes."""
+
+
+def work(job: str, folder: str, dim: int, sampled_items: int, epochs: int, repeats: int, device: str) -> float:
+    """Seconds of a job on the world in `folder`."""
+    model = al.MF.load(Path(folder) / "mf", device)
+    estimator = al.FactorEstimator(dim=dim, sampled_items=sampled_items)
+    aur = assemble(model, estimator, epochs if job == "epoch" else 0)
+    saved = Path(folder) / "estimator.safetensors"
+    if job == "epoch":
+        save_file({name: value.cpu().contiguous() for name, value in aur.estimator.tensors().items()}, saved)
+        assert aur.estimator.log is not None
+        return min(aur.estimator.log.seconds[1:])
+    aur.estimator.set_tensors({name: value.to(model.torch_device) for name, value in load_file(saved).items()})
+    if job == "recommend":
+        return seconds(partial(top_for_all, aur, 50), repeats)
+    return seconds(partial(al.evaluate, aur, one_each(model.fitted)), repeats)
+
+
+def one_each(train: al.Interactions) -> al.Split:
+    """`train` with a test part of one unseen item for each user."""
+    rng = np.random.default_rng(1)
+    user = np.arange(train.n_users)
+    item = rng.integers(train.n_items, size=train.n_users)
+    pairs = np.sort(train.user.astype(np.int64) * train.n_items + train.item)
+    while True:
+        keys = user * train.n_items + item
+        taken = pairs[np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)] == keys
+        if not taken.any():
+            break
+        item[taken] = rng.integers(train.n_items, size=int(taken.sum()))
+    test = al.Interactions.of(user, item, users=train.users, items=train.items)
+    return al.Split(train, train.take(np.zeros(len(train), bool)), test)
+
+
+def measure(size: Size, args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Seconds and megabytes of each job on a world of that size."""
+    found = {}
+    options = {name: getattr(args, name) for name in ("dim", "sampled_items", "epochs", "repeats", "device")}
+    with tempfile.TemporaryDirectory() as folder:
+        al.MF(dim=args.dim, iterations=2, device=args.device).fit(al.read(draw(*size))).save(Path(folder) / "mf")
+        for job in args.jobs:
+            peak = peak_memory(work, job=job, folder=folder, **options)
+            found[job] = {"seconds": peak.result, "megabytes": peak.megabytes}
+    return found
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """The slope of the least-squares line of log(cost) over log(size); 2 where cost grows with the square.
+
+    >>> round(exponent([1, 2, 4], [3, 12, 48]), 6)
+    2.0
+    """
+    return float(np.polyfit(np.log(sizes), np.log(np.maximum(costs, 1e-6)), 1)[0])
+
+
+def plot(points: list[dict[str, Any]], file: Path) -> None:
+    """Seconds above memory, a column for each axis, on logarithmic scales, with the exponents as titles."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    from aleator.studies.figures import COLOURS, FAINT, LINES, MARKERS, STYLE
+
+    costs = {"seconds": "seconds", "megabytes": "peak memory\nabove import (MB)"}
+    with matplotlib.rc_context(STYLE):
+        axes, jobs = (list(dict.fromkeys(point[key] for point in points)) for key in ("axis", "job"))
+        figure = Figure(figsize=(1.8 + 2.4 * len(axes), 5.6))
+        panels = figure.subplots(len(costs), len(axes), sharex="col", sharey="row", squeeze=False)
+        for row, (cost, label) in enumerate(costs.items()):
+            for panel, axis in zip(panels[row], axes, strict=True):
+                slopes = []
+                for job, colour, marker, line in zip(jobs, COLOURS, MARKERS, LINES, strict=False):
+                    mine = [point for point in points if point["axis"] == axis and point["job"] == job]
+                    x, y = [point["size"] for point in mine], [point[cost] for point in mine]
+                    panel.plot(x, y, color=colour, marker=marker, ls=line, ms=5)
+                    slopes.append(f"{job} {exponent(x, y):z.2f}")
+                low = min(point[cost] for point in points if point["axis"] == axis)
+                panel.plot(x, [low * size / x[0] for size in x], color=FAINT, lw=0.8, zorder=1)
+                panel.set_xscale("log", base=2)
+                panel.set_yscale("log")
+                panel.set_xticks(x, [_count(size) for size in x])
+                panel.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+                panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                panel.yaxis.set_minor_formatter(NullFormatter())
+                panel.set_title(", ".join(slopes), size=8, loc="left")
+            panels[row, 0].set_ylabel(label)
+        for panel, axis in zip(panels[-1], axes, strict=True):
+            panel.set_xlabel(axis)
+        names = [*jobs, "in proportion to the size"]
+        figure.legend(panels[0, 0].lines[: len(names)], names, loc="outside lower center", ncols=4)
+        figure.suptitle("exponent of the growth of each job above its panel", size=10, x=0.01, ha="left")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, dpi=150)
+
+
+def _count(n: int) -> str:
+    """A tick that is short.
+
+    >>> _count(512), _count(4096), _count(1 << 21)
+    ('512', '4k', '2M')
+    """
+    for unit, size in (("M", 1 << 20), ("k", 1 << 10)):
+        if n >= size:
+            return f"{n / size:g}{unit}"
+    return str(n)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, default=4096, help="of the smallest world")
+    parser.add_argument("--items", type=int, default=4096, help="of the smallest world")
+    parser.add_argument("--pairs", type=int, default=1 << 17, help="of the smallest world")
+    parser.add_argument("--doublings", type=int, default=4, help="of each of the three in turn")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, help="all three by default; the epoch always")
+    parser.add_argument("--axes", nargs="+", choices=AXES, default=AXES, help="what grows; all three by default")
+    parser.add_argument("--dim", type=int, default=128, help="dimensions of MF and of the estimator")
+    parser.add_argument("--sampled-items", type=int, default=1024)
+    parser.add_argument("--epochs", type=int, default=3, help="the fastest after the first counts")
+    parser.add_argument("--repeats", type=int, default=3, help="the fastest of so many evaluations counts")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--plot", type=Path, help="write a figure to this file (png, pdf or svg)")
+    parser.add_argument("--json", type=Path, help="append the figures to this file as one line")
+    args = parser.parse_args()
+    args.jobs = [job for job in JOBS if job == "epoch" or job in args.jobs]  # it trains the estimator of the others
+    start = (args.users, args.items, args.pairs)
+    most = [n << args.doublings if axis in args.axes else n for axis, n in zip(AXES, start, strict=True)]
+    if args.doublings < 1 or args.epochs < 2 or max(most[:2]) > start[2] or most[2] > start[0] * start[1] // 2:
+        parser.error("give a doubling, two epochs and a pair for each user and item, and at most half of all pairs")
+
+    base = peak_memory(nothing).megabytes
+    points: list[dict[str, Any]] = []
+    first = measure(start, args)
+    for axis in args.axes:
+        place = AXES.index(axis)
+        for doubling in range(args.doublings + 1):
+            size = tuple(n << doubling if j == place else n for j, n in enumerate(start))
+            for job, found in (measure(size, args) if doubling else first).items():
+                at = {"axis": axis, "job": job, "size": size[place], "seconds": found["seconds"]}
+                points.append(at | {"megabytes": found["megabytes"] - base})
+    rows = []
+    for axis in args.axes:
+        for job in args.jobs:
+            mine = [point for point in points if point["axis"] == axis and point["job"] == job]
+            sizes, spent, held = ([point[key] for point in mine] for key in ("size", "seconds", "megabytes"))
+            more = {
+                "size grew": sizes[-1] // sizes[0],
+                "exponent": exponent(sizes, spent),
+                "last": exponent(sizes[-2:], spent[-2:]),
+                "MB": held[-1],
+                "MB at first": held[0],
+                "exponent of MB": exponent(sizes, held),
+            }
+            rows.append(Row(f"{job}, {axis}", spent[-1], spent[0], f"{sizes[0]:,} {axis}", more=more))
+    smallest = dict(zip(AXES, start, strict=True)) | {"dim": args.dim, "sampled_items": args.sampled_items}
+    show("growth", rows, args.json, smallest=smallest, import_megabytes=base, points=points)
+    if args.plot:
+        plot(points, args.plot)
+
+
+if __name__ == "__main__":
+    main()

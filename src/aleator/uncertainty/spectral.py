@@ -1,0 +1,98 @@
+"""Where training starts: projections that already connect items of like histories.
+
+The leading singular vectors of the normalised interactions, D_u^-1/2 R D_i^-1/2 = U S V', are the low-pass graph filter
+of collaborative filtering (Shen et al., 2021; He et al., 2020): z = q = V S^1/2 gives related items a high s. Scale and
+level of s are then fitted to the objective, on a sample. From there few epochs remain of the hundred that random
+projections need. The singular vectors are found by subspace iteration (Halko, Martinsson and Tropp, 2011).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from aleator.training.histories import Histories
+from aleator.training.kernels import add_by_item, history_sum, pair_products, row_dots
+from aleator.uncertainty.base import Expectation
+from aleator.uncertainty.objective import Objective
+
+_ITERATIONS = 3
+_USERS, _ITEMS = 512, 2048  # the sample that scale and level are fitted on
+
+
+def spectral_start(
+    histories: Histories, dim: int, expectation: Expectation, objective: Objective, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """z and q, [n_items, dim] each; dimensions beyond the rank of the data are 0."""
+    vectors, values = singular_vectors(histories, dim, generator)
+    table = torch.zeros((histories.n_items, dim), device=histories.device)
+    table[:, : vectors.shape[1]] = vectors * values.sqrt()
+    scale, level, mean = _fit(histories, table, expectation, objective, generator)
+    z = table * scale**0.5
+    return z, z + level / (scale**0.5 * mean.square().sum()) * mean
+
+
+def singular_vectors(histories: Histories, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The k leading right singular vectors [n_items, k] and values of the normalised interactions."""
+    everyone = histories.batch(torch.arange(histories.n_users))
+    popularity = torch.bincount(everyone.item, minlength=histories.n_items)
+    weight = (everyone.size[everyone.row] * popularity[everyone.item]).float().rsqrt()
+    k = min(k, int((histories.host_size > 0).sum()), int((popularity > 0).sum()))
+    found = torch.randn(histories.n_items, k, generator=generator, device=histories.device)
+    for _ in range(_ITERATIONS):
+        users = history_sum(_orthonormal(found), everyone, weight)
+        found = torch.zeros_like(found)
+        add_by_item(found, users, everyone, weight)
+    found = _orthonormal(found)
+    users = history_sum(found, everyone, weight)
+    squares, rotation = torch.linalg.eigh((users.T @ users).double())
+    return found @ rotation.flip(1).float(), squares.flip(0).clamp_min(0).sqrt().float()
+
+
+def _orthonormal(table: Tensor) -> Tensor:
+    """An orthonormal basis of the columns, by the Cholesky factor of their products: far cheaper than QR."""
+    products = (table.T @ table).double()
+    products.diagonal().add_(1e-6 * products.diagonal().mean())
+    root = torch.linalg.cholesky(products).float()
+    basis: Tensor = torch.linalg.solve_triangular(root, table.T, upper=False).T.contiguous()
+    return basis
+
+
+def _fit(
+    histories: Histories, table: Tensor, expectation: Expectation, objective: Objective, generator: torch.Generator
+) -> tuple[float, float, Tensor]:
+    """scale and level of s = scale <p_u, table_i> + level <p_u, mean p> / |mean p|^2, and that mean."""
+    who = (histories.size > 0).nonzero().squeeze(1)
+    some = who[torch.randperm(len(who), generator=generator, device=who.device)[:_USERS]]
+    users = replace(histories.batch(some), trained=True)
+    items = torch.randperm(histories.n_items, generator=generator, device=some.device)[:_ITEMS].sort().values
+    part = users.size.clamp_min(1).float().rsqrt()
+    p = history_sum(table, users, part[users.row])
+    mean = p.mean(0)
+    direction = mean / mean.square().sum()
+    column = torch.searchsorted(items, users.item).clamp_max(len(items) - 1)
+    inside = items[column] == users.item
+    block, r = p @ table[items].T, expectation.score_block(users, items)
+    free = torch.ones_like(block).index_put_((users.row[inside], column[inside]), torch.zeros((), device=p.device))
+    level = (p @ direction)[:, None]
+    own = row_dots(table, table)[users.item] * part[users.row]
+    pairs = pair_products(p, table, users) - own
+    pair_level = level[users.row, 0] - (table @ direction)[users.item] * part[users.row]
+    residual = expectation.score_pairs(users) - 1
+    weight = objective.alpha * users.weight
+    up = histories.n_items / len(items)
+
+    def loss(x: NDArray[np.float64]) -> float:
+        scale, shift = float(np.exp(x[0])), float(x[1])
+        others = (free * objective.pairs(r, scale * block + shift * level)).sum()
+        known = (weight * objective.pairs(residual, scale * pairs + shift * pair_level)).sum()
+        return float((up * others + known).double().nan_to_num(float("inf")))
+
+    begin = np.array([-np.log(float(pairs.mean().clamp_min(1e-6))), -2.0])
+    best = minimize(loss, begin, method="Nelder-Mead", options={"maxiter": 80, "xatol": 1e-2, "fatol": 0})
+    return float(np.exp(best.x[0])), float(best.x[1]), mean

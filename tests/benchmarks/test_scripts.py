@@ -1,0 +1,122 @@
+"""Each benchmark at a tiny size: it ends well, prints its table and writes its line. Nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aleator as al
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import growth  # noqa: E402
+import memory  # noqa: E402
+
+KEYS = {"benchmark", "rows", "machine", "versions", "command"}
+WORLD = ("--users", "80", "--items", "60", "--dim", "4", "--repeats", "1")
+
+
+def run(script: str, *options: object, folder: Path) -> dict[str, Any]:
+    """The line that a benchmark wrote, after a look at what it printed."""
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+        "NUMBA_DISABLE_JIT": "1",  # interpreted, ranx takes a second on this little; compiled, most of a minute
+    }
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), "--device", "cpu", "--json", "out.jsonl"]
+    ran = subprocess.run(
+        [*command, *map(str, options)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    (line,) = (folder / "out.jsonl").read_text().splitlines()
+    told: dict[str, Any] = json.loads(line)
+    assert told.keys() >= KEYS
+    assert told["benchmark"] == script
+    assert told["command"].startswith(f"{script}.py --device cpu")
+    table = ran.stdout[ran.stdout.index("\njob ") :].strip().splitlines()
+    assert table[-1].startswith("ratio = ours / reference")
+    assert len(table) == len(told["rows"]) + 2
+    for row in told["rows"]:
+        assert row["ours"] > 0
+        assert row["ratio"] == (row["ours"] / row["reference"] if row["reference"] else None)
+    return told
+
+
+def test_evaluation_gives_the_figures_of_every_other_library(tmp_path: Path) -> None:
+    told = run("evaluation", *WORLD, folder=tmp_path)
+    assert {(row["job"], row["against"]) for row in told["rows"]} >= {
+        ("lists", "numpy loop"), ("lists", "ranx"), ("whole", "torch loop")
+    }  # fmt: skip
+    recalls = [row["more"]["recall@20"] for row in told["rows"]]
+    assert min(recalls) > 0
+    assert recalls == pytest.approx([recalls[0]] * len(recalls), abs=1e-4)
+
+
+def test_top_k_of_a_saved_model_against_brute_force_and_implicit(tmp_path: Path, fitted_aur: Any) -> None:
+    fitted_aur.save(tmp_path / "model")
+    told = run("top_k", "--model", "model", "--k", 10, "--repeats", 1, folder=tmp_path)
+    assert [(row["job"], row["against"]) for row in told["rows"]] == [
+        (f"top 10, {name}", against) for name in ("MF", "AUR") for against in ("brute force", "implicit, MF")
+    ]
+
+
+def test_top_k_fits_a_model_where_none_is_given(tmp_path: Path) -> None:
+    told = run("top_k", *WORLD, "--estimator-dim", 4, "--k", 10, folder=tmp_path)
+    assert told["model"] == "fitted here"
+
+
+def test_fit_stands_beside_implicit(tmp_path: Path) -> None:
+    (row,) = run("fit", *WORLD, "--iterations", 2, folder=tmp_path)["rows"]
+    assert row["against"] == "implicit's ALS"
+    assert row["more"]["recall@20"] == pytest.approx(row["more"]["theirs"], abs=0.1)
+
+
+def test_memory_is_that_of_fresh_processes(tmp_path: Path) -> None:
+    told = run("memory", *WORLD, "--jobs", "fit-mf", folder=tmp_path)
+    assert [row["job"] for row in told["rows"]] == ["load", "fit-mf"]
+    assert all(row["ours"] > 50 for row in told["rows"])  # megabytes: torch alone takes more
+
+
+def test_every_job_whose_memory_is_measured(tmp_path: Path) -> None:
+    options = {"dataset": "simulated", "users": 80, "items": 60, "per_user": 200, "device": "cpu"}
+    options |= {"dim": 4, "estimator_dim": 4, "epochs": 2, "k": 10}
+    for job in memory.JOBS:
+        assert memory.work(job, str(tmp_path), options)["seconds"] > 0
+
+
+def test_growth_fits_exponents_and_draws_them(tmp_path: Path) -> None:
+    sizes = ("--users", 64, "--items", 64, "--pairs", 256, "--doublings", 1, "--axes", "pairs", "--jobs", "epoch")
+    small = ("--dim", 4, "--sampled-items", 16, "--epochs", 2, "--repeats", 1)
+    told = run("growth", *sizes, *small, "--plot", "growth.png", folder=tmp_path)
+    (row,) = told["rows"]
+    assert row["job"] == "epoch, pairs"
+    assert row["more"]["exponent"] == pytest.approx(math.log2(row["ratio"]))
+    assert [point["size"] for point in told["points"]] == [256, 512]
+    assert (tmp_path / "growth.png").stat().st_size > 1000
+
+
+def test_every_job_whose_growth_is_measured(tmp_path: Path) -> None:
+    al.MF(dim=4, device="cpu").fit(al.read(growth.draw(40, 30, 200))).save(tmp_path / "mf")
+    options = {"dim": 4, "sampled_items": 16, "epochs": 2, "repeats": 1, "device": "cpu"}
+    for job in growth.JOBS:
+        assert growth.work(job, str(tmp_path), **options) > 0
+
+
+def test_a_test_part_of_one_unseen_item_each() -> None:
+    split = growth.one_each(al.read(growth.draw(40, 30, 200)))
+    assert split.test.user.tolist() == list(range(40))
+    assert split.train.csr.multiply(split.test.csr).nnz == 0
+
+
+@pytest.mark.parametrize("power", [0, 1, 1.5])
+def test_the_exponent_of_a_power_is_that_power(power: float) -> None:
+    sizes = [1024, 2048, 4096, 8192]
+    assert growth.exponent(sizes, [0.3 * size**power for size in sizes]) == pytest.approx(power)
