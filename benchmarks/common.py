@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 import aleator as al
-from aleator.evaluation.protocols import Scorer
-from aleator.ranking import best, blocks
+from aleator.models.base import Recommender
+from aleator.ranking import blocks
 from aleator.settings import open_split
 from aleator.studies import record
 from aleator.training.histories import pieces
@@ -211,7 +211,7 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
-def top_for_all(model: Scorer, k: int) -> tuple[Tensor, Tensor]:
+def top_for_all(model: Recommender, k: int) -> tuple[Tensor, Tensor]:
     """Scores and dense ids of the k best unseen items of every user, [n_users, k] each, in main memory."""
     n_users, n_items = model.fitted.n_users, model.fitted.n_items
     size, chunk = blocks(n_users, n_items, model.torch_device)
@@ -219,7 +219,7 @@ def top_for_all(model: Scorer, k: int) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         for index in pieces(torch.arange(n_users), size):
             users = model.histories.batch(index)
-            values, items = best(model.score_block, users, k, n_items, seen=users, chunk=chunk)[0]
+            values, items = model.top(users, k, seen=users, chunk=chunk)[0]
             found.append((values.cpu(), items.cpu()))
     values, items = (torch.cat(parts) for parts in zip(*found, strict=True))
     return values, items

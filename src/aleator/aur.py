@@ -25,10 +25,13 @@ from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model, Recommender, Who, as_split
 from aleator.ranking import blend, uncertainty
+from aleator.scan import Scan, available
 from aleator.training.histories import Users, resolve_device
 from aleator.training.trainer import Log
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
+
+_SCANNED = 4096  # items from which on a catalogue is scanned
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -94,8 +97,9 @@ class AUR(Recommender):
         fitted, held = self.choose_on(split)
         self.tail_rule = split.paper_tail if self.recipe == "paper" and split.paper_tail else self.tail
         tail = self.tail_items = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
-        everyone = HeldOut(fitted, held, self.torch_device, tail=tail)
-        some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=self.monitored_users, seed=self.seed)
+        most = self.monitored_users
+        some = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most, seed=self.seed)
+        many = HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most and 4 * most, seed=self.seed)
 
         def monitor() -> float:
             """Recall@20 by the uncertainty alone: any lam would start at the bare model's and hide the learning."""
@@ -107,7 +111,7 @@ class AUR(Recommender):
         self.model.train(fitted, some)
         self.estimator.train(self.histories, self.model, self.objective, monitor)
         fine = selection.PAPER if self.recipe == "paper" else selection.FINE
-        choice = selection.choose(everyone, self.parts, fine, self.select)
+        choice = selection.choose(many, self.parts, fine, self.select)
         self.curve = choice.curve
         if self.lam == "auto":
             self.lam_used = choice.lam
@@ -155,10 +159,45 @@ class AUR(Recommender):
         _check_lam(lam, auto=False)
         self.lam_used = float(lam)
 
+    def top(
+        self,
+        users: Users,
+        k: int,
+        *,
+        seen: Users | None,
+        candidates: Sequence[Tensor | None] = (None,),
+        chunk: int | None = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """As every recommender's; on a CPU most of a large catalogue is skipped by bounds."""
+        scan = self._scan()
+        if scan is None or bool((users.size == 0).any()):
+            return super().top(users, k, seen=seen, candidates=candidates, chunk=chunk)
+        factors = self.model.factors(users)[0], self.estimator.factors(users)[0]  # type: ignore[attr-defined]
+        return scan.top(factors, self.lam_used, k, seen, candidates)
+
+    def _scan(self) -> Scan | None:
+        """The item factors prepared for `top`, once for each fit, where that is worth it."""
+        if self.torch_device.type != "cpu" or self.fitted.n_items < _SCANNED or not available():
+            return None
+        if not (hasattr(self.model, "factors") and hasattr(self.estimator, "factors")):
+            return None
+        nobody = self.histories.batch(torch.arange(0))
+        y, q = self.model.factors(nobody)[1], self.estimator.factors(nobody)[1]
+        kept: Scan | None = getattr(self, "_prepared", None)
+        if kept is None or kept.sides[0].table is not y or kept.sides[1].table is not q:
+            kept = self._prepared = Scan(y, q, self.objective.k)
+        return kept
+
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
-        shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
-        r, sigma = self.parts(users, shown)
-        return {"expectation": r.gather(1, at), "uncertainty": sigma.gather(1, at)} | super().explain(users, items)
+        scan = self._scan()
+        if scan is None or bool((users.size == 0).any()):
+            shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
+            r, sigma = (part.gather(1, at) for part in self.parts(users, shown))
+        else:
+            row = torch.arange(len(users)).repeat_interleave(items.shape[1])
+            factors = self.model.factors(users)[0], self.estimator.factors(users)[0]  # type: ignore[attr-defined]
+            r, sigma = (part.view(items.shape) for part in scan.parts(factors, row, items.clamp_min(0).flatten()))
+        return {"expectation": r, "uncertainty": sigma} | super().explain(users, items)
 
     @property
     def tail_mask(self) -> Tensor:

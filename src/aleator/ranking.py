@@ -59,16 +59,17 @@ def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: U
     All items are ranked at a few of the lams. Between two of these a blend is a mean of both, so an item below the K-th
     best at each is below the mean of the two K-th: where k of the best items are above that, nobody else can be.
     """
-    depth = min(4 * k, r.shape[1])
+    n_items = r.shape[1]
+    depth = min(2 * k, n_items)
     anchors = sorted({*lams[::10], lams[-1]})
     tops = [top_k(_unseen(blend(r, sigma, lam), users), depth) for lam in anchors]
-    columns = torch.cat([c for _, c in tops], 1).sort(1).values
-    again = (columns == -1) | F.pad(columns[:, 1:] == columns[:, :-1], (1, 0))
-    some_r, some_sigma = (x.gather(1, columns.clamp_min(0)) for x in (r, sigma))
+    columns = _distinct(torch.cat([c for _, c in tops], 1), n_items)
+    nothing = columns == n_items
+    some_r, some_sigma = (x.gather(1, columns.clamp_max(n_items - 1)) for x in (r, sigma))
     for lam in lams:
-        values, place = top_k(blend(some_r, some_sigma, lam).masked_fill(again, -torch.inf), k)
+        values, place = top_k(blend(some_r, some_sigma, lam).masked_fill_(nothing, -torch.inf), k)
         found = columns.gather(1, place.clamp_min(0)).masked_fill(place < 0, -1)
-        if lam not in anchors and depth < r.shape[1]:
+        if lam not in anchors and depth < n_items:
             right = next(i for i, anchor in enumerate(anchors) if anchor > lam)
             share = (anchors[right] - lam) / (anchors[right] - anchors[right - 1])
             bound = share * tops[right - 1][0][:, -1] + (1 - share) * tops[right][0][:, -1]
@@ -77,6 +78,14 @@ def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: U
                 whole = _unseen(blend(r, sigma, lam), users)[unsure]
                 found[unsure] = top_k(whole, k)[1]
         yield found
+
+
+def _distinct(columns: Tensor, n: int) -> Tensor:
+    """Each row's columns once and in order, filled up with `n`; -1 is none."""
+    columns = columns.sort(1).values
+    again = (columns == -1) | F.pad(columns[:, 1:] == columns[:, :-1], (1, 0))
+    columns = columns.masked_fill(again, n).sort(1).values
+    return columns[:, : max(int((columns < n).sum(1).max()), 1)].contiguous()
 
 
 def _unseen(scores: Tensor, users: Users) -> Tensor:

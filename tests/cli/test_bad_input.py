@@ -111,7 +111,7 @@ def test_ctrl_c_in_training(run: Run, parts: Path, tmp_path: Path, monkeypatch: 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(al.FactorEstimator, "loss", interrupted)
+    monkeypatch.setattr(al.FactorEstimator, "step", interrupted)
     ran = run("fit", parts, "--out", tmp_path / "m", *SMALL)
     assert ran.code == 130
     assert ran.err == "interrupted; what was not finished was not written\n"

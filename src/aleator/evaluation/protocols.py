@@ -8,7 +8,7 @@ tail_relative   tail items are candidates, the test items in the tail are releva
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -85,14 +85,8 @@ def evaluate(
     with torch.no_grad(), progress("evaluating", len(who)) as bar:
         for index in pieces(who, size):
             test = test_rows.batch(index)
-            lists = best(
-                link.score,
-                link.users(index),
-                max(cuts),
-                seen.n_items,
-                seen=seen_rows.batch(index),
-                candidates=[None, in_tail],
-                chunk=chunk,
+            lists = link.top(
+                link.users(index), max(cuts), seen=seen_rows.batch(index), candidates=[None, in_tail], chunk=chunk
             )
             everything, only_tail = (items for _, items in lists)
             tail_test = in_tail[test.item]
@@ -168,7 +162,7 @@ class _Link:
     """The model's view of a split's users and items; their ids are matched by name where the vocabularies differ."""
 
     def __init__(self, model: Scorer, seen: Interactions, device: torch.device) -> None:
-        self.model = model
+        self.model, self.n_items = model, seen.n_items
         self.same = model.fitted.users == seen.users and model.fitted.items == seen.items
         if self.same:
             return
@@ -203,7 +197,15 @@ class _Link:
         batch = self.newcomers.batch(index)
         return Users(self.user[index], batch.row, batch.item, batch.weight, batch.size)
 
-    def score(self, users: Users, items: Tensor | None) -> Tensor:
+    def top(self, users: Users, k: int, **options: Any) -> list[tuple[Tensor, Tensor]]:
+        """The best items of each set of candidates, by the model's own fast way where it has one."""
+        fast = getattr(self.model, "top", None)
+        if self.same and fast is not None:
+            lists: list[tuple[Tensor, Tensor]] = fast(users, k, **options)
+            return lists
+        return best(self._score, users, k, self.n_items, **options)
+
+    def _score(self, users: Users, items: Tensor | None) -> Tensor:
         if self.same:
             return self.model.score_block(users, items)
         wanted = self.item if items is None else self.item[items]

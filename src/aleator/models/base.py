@@ -25,7 +25,7 @@ from aleator.training.histories import Histories, Users, resolve_device
 from aleator.training.trainer import Log
 from aleator.version import __version__
 
-_MONITORED_USERS = 10_000
+_MONITORED_USERS = {"cpu": 3_000, "cuda": 10_000}
 Recipe = Literal["ours", "paper"]
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
@@ -76,7 +76,7 @@ class Recommender(Configurable, ABC):
     @property
     def monitored_users(self) -> int | None:
         """How many users are looked at while something trains; None for all."""
-        return None if self.recipe == "paper" else _MONITORED_USERS
+        return None if self.recipe == "paper" else _MONITORED_USERS[self.torch_device.type]
 
     @property
     def torch_device(self) -> torch.device:
@@ -156,14 +156,8 @@ class Recommender(Configurable, ABC):
         for first in range(0, max(len(whole), 1), size):  # once for nobody, for the columns
             block = whole.part(first, min(first + size, len(whole)))
             with torch.no_grad():
-                values, items = best(
-                    self.score_block,
-                    block,
-                    k,
-                    n_items,
-                    seen=block if filter_seen else None,
-                    candidates=[candidates],
-                    chunk=chunk,
+                values, items = self.top(
+                    block, k, seen=block if filter_seen else None, candidates=[candidates], chunk=chunk
                 )[0]
                 parts = {"score": values} | self.explain(block, items)
             place, rank = (items >= 0).nonzero(as_tuple=True)
@@ -179,6 +173,18 @@ class Recommender(Configurable, ABC):
             shown = self.fitted.titles[self.fitted.items.encode(columns["item_id"])]
             columns["title"] = shown.astype(object).tolist()
         return to_frame(columns, self.fitted.frame)
+
+    def top(
+        self,
+        users: Users,
+        k: int,
+        *,
+        seen: Users | None,
+        candidates: Sequence[Tensor | None] = (None,),
+        chunk: int | None = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The k best items of each set of candidates, as `ranking.best` gives them."""
+        return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
 
     @property
     def tail_mask(self) -> Tensor:

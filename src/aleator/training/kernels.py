@@ -72,13 +72,18 @@ def row_dots(a: Tensor, b: Tensor) -> Tensor:
 
 def pair_products(p: Tensor, q: Tensor, users: Users) -> Tensor:
     """<p_u, q_i> of each user of the batch and each item of the history, [n]."""
-    made = p.new_empty(len(users.row))
+    return row_products(p, users.row, q, users.item)
+
+
+def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
+    """<p_row, q_item> of each pair, [n]."""
+    made = p.new_empty(len(row))
     size = min(_PAIRS[p.device.type], max(len(made), 1))
     left, right = (t.new_empty((size, t.shape[1])) for t in (p, q))
-    for out, row, item in zip(pieces(made, size), pieces(users.row, size), pieces(users.item, size), strict=True):
-        mine, theirs = left[: len(row)], right[: len(row)]
-        torch.index_select(p, 0, row, out=mine)
-        torch.index_select(q, 0, item, out=theirs)
+    for out, rows, items in zip(pieces(made, size), pieces(row, size), pieces(item, size), strict=True):
+        mine, theirs = left[: len(rows)], right[: len(rows)]
+        torch.index_select(p, 0, rows, out=mine)
+        torch.index_select(q, 0, items, out=theirs)
         torch.sum(mine.mul_(theirs), 1, out=out)
     return made
 

@@ -82,16 +82,16 @@ class RowAdam:
     def _catch_up(self, index: Tensor) -> None:
         index = index[self.last[index] < self.steps]
         beta1, beta2 = self.betas
-        ratio = beta1 / math.sqrt(beta2)
+        kept = 1 - self.lr * self.weight_decay
+        ratio = beta1 / math.sqrt(beta2) / kept
         for start in range(0, len(index), _ROWS):
             part = index[start : start + _ROWS]
             correction1, correction2 = self._corrections()
             gap = (self.steps - self.last[part]).to(self.parameters[0].dtype)[:, None]
-            moved = ratio * (1 - ratio**gap) / (1 - ratio) * (self.lr / correction1)
+            moved = ratio * (1 - ratio**gap) / (1 - ratio) * (self.lr / correction1)  # before it decays as the rest
             for matrix, first, second in zip(self.parameters, self.first, self.second, strict=True):
                 p, m, v = (t.index_select(0, part) for t in (matrix, first, second))
-                p.mul_((1 - self.lr * self.weight_decay) ** gap)
-                p.sub_((m / v.sqrt().div_(correction2).add_(self.eps)).mul_(moved))
+                p.sub_((m / v.sqrt().div_(correction2).add_(self.eps)).mul_(moved)).mul_(kept**gap)
                 matrix.index_copy_(0, part, p)
                 first.index_copy_(0, part, m.mul_(beta1**gap))
                 second.index_copy_(0, part, v.mul_(beta2**gap))
