@@ -20,7 +20,7 @@ from aleator.ranking import blend, top_k, uncertainty
 from aleator.training.histories import Users
 from aleator.training.kernels import row_products
 
-_BLOCK = 64  # items whose highest score is looked at first
+_BLOCK = 32  # items whose highest score is looked at first
 _SEEDS = 64  # blocks that are scored for a first bound
 _LOW = torch.iinfo(torch.int32).min
 _SLACK = 1e-4  # of |p| |q|: more than float32 sums can be off
@@ -42,53 +42,75 @@ def available() -> bool:
 
 @dataclass
 class Scanned:
-    """Integers [B, n] that times a unit [B, 1] are the products, off by at most an error [B, 1]."""
+    """Integers that times a unit are products, off by at most an error; both are the same within a block.
+
+    `product` is [B, n_blocks, 32] of all items, or [n, 32] of some blocks, or without the 32 the highest of each block.
+    """
 
     product: Tensor
     unit: Tensor
     error: Tensor
 
-    def allow(self, mask: Tensor | None) -> Scanned:
-        """The same where only the items of `mask` count."""
-        if mask is None:
-            return self
-        barred = F.pad(~mask, (0, self.product.shape[1] - len(mask)))
-        return Scanned(self.product.masked_fill(barred, _LOW), self.unit, self.error)
+    def highest(self) -> Scanned:
+        """The highest of each block."""
+        return Scanned(self.product.amax(2), self.unit, self.error)
+
+    def blocks(self, index: Tensor) -> Scanned:
+        """The blocks `index` [B, n] of each user."""
+        wide = index[:, :, None].expand(-1, -1, _BLOCK)
+        return Scanned(self.product.gather(1, wide), self.unit.gather(1, index), self.error.gather(1, index))
+
+    def some(self, row: Tensor, block: Tensor) -> Scanned:
+        """The blocks named."""
+        return Scanned(self.product[row, block], self.unit[row, block], self.error[row, block])
+
+    def bound(self, sign: int) -> Tensor:
+        """How high (`sign` 1) or low (-1) the exact products can be; with 0, about where they are."""
+        within = self.product.ndim > self.unit.ndim
+        unit, error = (t[..., None] if within else t for t in (self.unit, self.error))
+        return self.product * unit + sign * error
 
 
 class Side:
-    """One inner product: the item factors, and the same in 8 bits."""
+    """One inner product: the item factors, and the same in 8 bits, turned so that no dimension stands out."""
 
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, table: Tensor, order: Tensor) -> None:
         self.table = table
-        self.unit = float(table.abs().max().clamp_min(1e-30)) / 127
-        low = (table / self.unit).round_()
-        self.short = -table.shape[1] % _BLOCK  # zeros that fill up the dimensions: PyTorch errs at a single one
-        self.lost = float(torch.linalg.vector_norm(table - low * self.unit, dim=1).max())
-        self.norm = float(torch.linalg.vector_norm(table, dim=1).max())
-        self.low = F.pad(low.to(torch.int8), (0, self.short, 0, -len(table) % _BLOCK)).T
+        dim = table.shape[1]
+        draw = torch.Generator().manual_seed(0)
+        self.turn: Tensor = torch.linalg.qr(torch.randn(dim, dim, generator=draw)).Q
+        self.short = -dim % 16  # zeros that fill up the dimensions: PyTorch errs at a single one
+        turned = F.pad(table[order] @ self.turn, (0, 0, 0, -len(table) % _BLOCK)).view(-1, _BLOCK, dim)
+        self.unit = turned.abs().amax((1, 2)).clamp_min_(1e-30) / 127
+        low = (turned / self.unit[:, None, None]).round_()
+        self.norm = torch.linalg.vector_norm(turned, dim=2).amax(1)
+        self.lost = torch.linalg.vector_norm(turned.sub_(low * self.unit[:, None, None]), dim=2).amax(1)
+        self.low = F.pad(low.to(torch.int8).flatten(0, 1), (0, self.short)).T
         self.buffer = torch.empty((0, self.low.shape[1]), dtype=torch.int32)
 
     def scan(self, p: Tensor) -> Scanned:
         """The products of p [B, dim] with all items; the next call overwrites them."""
-        unit = p.abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
-        low = (p / unit).round_()
-        lost = torch.linalg.vector_norm(p - low * unit, dim=1, keepdim=True)
-        norm = torch.linalg.vector_norm(p, dim=1, keepdim=True)
+        turned = p @ self.turn
+        unit = turned.abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
+        low = (turned / unit).round_()
+        norm = torch.linalg.vector_norm(turned, dim=1, keepdim=True)
+        lost = torch.linalg.vector_norm(turned.sub_(low * unit), dim=1, keepdim=True)
         error = lost * self.norm + (norm + lost) * self.lost + _SLACK * norm * self.norm
         if len(self.buffer) < len(p):
             self.buffer = torch.empty((len(p), self.low.shape[1]), dtype=torch.int32)
         found = self.buffer[: len(p)]
         torch._int_mm(F.pad(low.to(torch.int8), (0, self.short)), self.low, out=found)
-        found[:, len(self.table) :] = _LOW
-        return Scanned(found, unit * self.unit, error)
+        return Scanned(found.view(len(p), -1, _BLOCK), unit * self.unit, error)
 
 
 class Scan:
     """The blend of an expectation <x, y> and an uncertainty whose log-variance is <p, q>."""
 
     def __init__(self, y: Tensor, q: Tensor, k: float) -> None:
-        self.sides = Side(y), Side(q)
+        self.order = torch.linalg.vector_norm(q, dim=1).argsort(descending=True, stable=True)  # like units in a block
+        self.place = torch.empty_like(self.order)
+        self.place[self.order] = torch.arange(len(q))
+        self.sides = Side(y, self.order), Side(q, self.order)
         self.k = k  # K = 1 / beta, the scale of the variance
 
     def top(
@@ -100,58 +122,62 @@ class Scan:
         candidates: Sequence[Tensor | None] = (None,),
     ) -> list[tuple[Tensor, Tensor]]:
         """The k best of each set of candidates, as `ranking.best` gives them; `factors` are x and p of the users."""
-        scanned: list[Scanned | None] = [
-            side.scan(own) if share > 0 else None
-            for side, own, share in zip(self.sides, factors, (lam, 1 - lam), strict=True)
-        ]
-        for found in scanned:
-            if found is not None and seen is not None:
-                found.product[seen.row, seen.item] = _LOW
-        made = []
-        for mask in candidates:
-            allowed = [None if found is None else found.allow(mask) for found in scanned]
-            made.append(self._top(allowed, factors, lam, k))
-        return made
+        scanned = {
+            name: side.scan(own)
+            for name, side, own, share in zip("rs", self.sides, factors, (lam, 1 - lam), strict=True)
+            if share > 0
+        }
+        for found in scanned.values():
+            flat = found.product.flatten(1)
+            flat[:, len(self.order) :] = _LOW
+            if seen is not None:
+                flat[seen.row, self.place[seen.item]] = _LOW
+        return [self._top(self._allowed(scanned, mask), factors, lam, k) for mask in candidates]
+
+    def _allowed(self, scanned: dict[str, Scanned], mask: Tensor | None) -> dict[str, Scanned]:
+        """The same where only the items of `mask` count."""
+        if mask is None:
+            return scanned
+        n_blocks = next(iter(scanned.values())).product.shape[1]
+        barred = F.pad(~mask[self.order], (0, n_blocks * _BLOCK - len(mask))).view(n_blocks, _BLOCK)
+        return {n: Scanned(f.product.masked_fill(barred, _LOW), f.unit, f.error) for n, f in scanned.items()}
 
     def _top(
-        self, scanned: Sequence[Scanned | None], factors: tuple[Tensor, Tensor], lam: float, k: int
+        self, scanned: dict[str, Scanned], factors: tuple[Tensor, Tensor], lam: float, k: int
     ) -> tuple[Tensor, Tensor]:
-        in_blocks = [None if s is None else s.product.view(len(s.unit), -1, _BLOCK) for s in scanned]
-        highest = [None if b is None else b.amax(2) for b in in_blocks]
-        roof = self._bound(scanned, highest, lam, 1)
-        first = roof.topk(min(_SEEDS, roof.shape[1])).indices
-        seeds = [
-            None if b is None else b.gather(1, first[:, :, None].expand(-1, -1, _BLOCK)).flatten(1) for b in in_blocks
-        ]
-        floor = self._bound(scanned, seeds, lam, -1)
-        at_least = floor.topk(k).values[:, -1] if floor.shape[1] >= k else floor.new_full((len(floor),), -torch.inf)
+        highest = {n: f.highest() for n, f in scanned.items()}
+        roof, likely = self._bound(highest, lam, 1), self._bound(highest, lam, 0)
+        first = likely.topk(min(_SEEDS, likely.shape[1]), sorted=False).indices
+        floor = self._bound({n: f.blocks(first) for n, f in scanned.items()}, lam, -1).flatten(1)
+        at_least = (
+            floor.topk(k, sorted=False).values.amin(1)
+            if floor.shape[1] >= k
+            else floor.new_full((len(floor),), -torch.inf)
+        )
 
         row, block = (roof >= at_least[:, None]).nonzero(as_tuple=True)
-        inside = [None if b is None else b[row, block] for b in in_blocks]
-        rows = [None if s is None else Scanned(s.product, s.unit[row], s.error[row]) for s in scanned]
-        keep = self._bound(rows, inside, lam, 1) >= at_least[row, None]
-        for found in inside:
-            if found is not None:
-                keep &= found > _LOW
-        place, column = keep.nonzero(as_tuple=True)
-        row, item = row[place], block[place] * _BLOCK + column
-        values = blend(*self.parts(factors, row, item), lam)
-        return _ragged_top_k(values, row, item, len(roof), k)
+        inside = {n: f.some(row, block) for n, f in scanned.items()}
+        keep = self._bound(inside, lam, 1) >= at_least[row, None]
+        for found in inside.values():
+            keep &= found.product > _LOW
+        at, column = keep.nonzero(as_tuple=True)
+        row, item = row[at], self.order[block[at] * _BLOCK + column]
+        by_item = (row * len(self.order) + item).argsort()
+        row, item = row[by_item], item[by_item]
+        return _ragged_top_k(self._exact(factors, row, item, lam), row, item, len(roof), k)
 
-    def _bound(
-        self, scanned: Sequence[Scanned | None], products: Sequence[Tensor | None], lam: float, sign: int
-    ) -> Tensor:
-        """How high (`sign` 1) or low (-1) the blend can be where the products are these."""
-        parts = [
-            None if s is None or found is None else found * s.unit + sign * s.error
-            for s, found in zip(scanned, products, strict=True)
-        ]
-        r, s = parts
-        if s is None:
-            assert r is not None
-            return r
-        sigma = uncertainty(s, self.k)
-        return sigma if r is None else blend(r, sigma, lam)
+    def _bound(self, scanned: dict[str, Scanned], lam: float, sign: int) -> Tensor:
+        """How high (`sign` 1) or low (-1) the blend can be; with 0, about where it is."""
+        bounds = {name: found.bound(sign) for name, found in scanned.items()}
+        if "s" not in bounds:
+            return bounds["r"]
+        sigma = uncertainty(bounds["s"], self.k)
+        return blend(bounds["r"], sigma, lam) if "r" in bounds else sigma
+
+    def _exact(self, factors: tuple[Tensor, Tensor], row: Tensor, item: Tensor, lam: float) -> Tensor:
+        if lam > 0:
+            return blend(*self.parts(factors, row, item), lam)
+        return uncertainty(row_products(factors[1], row, self.sides[1].table, item), self.k)
 
     def parts(self, factors: tuple[Tensor, Tensor], row: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
         """Expectation and uncertainty of each pair, exactly, [n] each."""

@@ -59,7 +59,7 @@ def test_the_solution_is_the_minimum_of_the_objective() -> None:
 
 @pytest.mark.parametrize("cells", [1, 200, 1 << 26])
 def test_all_rows_at_once_equal_one_by_one_whatever_the_batches(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_CELLS", cells)
+    monkeypatch.setitem(kernels._CELLS, "cpu", cells)
     weight = weights(23, 14)
     factors = np.random.default_rng(1).normal(size=(14, 4))
     found = least_squares(torch.from_numpy(factors), Histories(sp.csr_matrix(weight), CPU), 0.1, 0.005)

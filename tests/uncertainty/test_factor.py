@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from aleator.errors import AleatorError
 from aleator.training.histories import Histories, Users
 from aleator.training.row_adam import RowAdam
 from aleator.uncertainty import FactorEstimator, Objective, factor_step, fused
@@ -247,10 +248,18 @@ def test_the_expectation_that_training_reads_is_not_changed() -> None:
     assert torch.equal(r, before)
 
 
-def test_an_automatic_batch_makes_about_sixteen_steps() -> None:
+def test_a_catalogue_is_sampled_where_it_is_large_for_the_device() -> None:
     made = FactorEstimator(dim=4)
-    sizes = {n: made._batch_size(Histories.of_lists([[0]] * n + [[]] * 7, 2, CPU)) for n in (5, 320, 100_000)}
-    assert sizes == {5: 16, 320: 20, 100_000: 4096}
+    assert [made.sample_size(n, CPU) for n in (10, 4096, 4097, 10**6)] == [0, 0, 2048, 2048]
+    assert FactorEstimator(sampled_items="all").sample_size(10**6, CPU) == 0
+    assert FactorEstimator(sampled_items=7).sample_size(9, CPU) == 7
+    assert FactorEstimator(sampled_items=7).sample_size(7, CPU) == 0
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_what_it_needs() -> None:
+    histories = Histories.of_lists([[0], [1]], 10**9, CPU)
+    with pytest.raises(AleatorError, match=r"1000000000 items and dim 1024 needs \d+\.\d GiB and .* are free on cpu"):
+        FactorEstimator().train(histories, Fixed(torch.zeros(2, 2)), Objective())
 
 
 @pytest.mark.usefixtures("two_threads")

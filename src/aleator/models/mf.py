@@ -35,7 +35,7 @@ class MF(Model):
     iterations: int = 15  # of ALS
     negatives: Literal["all", "each", "shared"] = "all"  # Adam: all, or drawn for each user, or one set for a batch
     lr: float = 1e-3
-    batch_size: int = 256  # users
+    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 16 steps an epoch
     max_epochs: int = 200
     patience: int = 10
     check_every: int = 2
@@ -57,7 +57,8 @@ class MF(Model):
         require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
         require(
-            min(self.iterations, self.batch_size, self.max_epochs, self.patience, self.check_every) >= 1
+            min(self.iterations, self.max_epochs, self.patience, self.check_every) >= 1
+            and (self.batch_size == "auto" or self.batch_size >= 1)
             and self.lr > 0,
             "a training option is not positive",
             "give numbers above 0",
@@ -120,7 +121,7 @@ class MF(Model):
         )
         trainer = Trainer(
             max_epochs=epochs or self.max_epochs,
-            batch_size=self.batch_size,
+            batch_size=self.histories.batch_size() if self.batch_size == "auto" else self.batch_size,
             lr=self.lr,
             device=self.torch_device,
             patience=self.patience,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 
 from aleator.errors import AleatorError
+
+_STEPS = 16
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,10 @@ class Histories:
     def host_size(self) -> Tensor:
         """The same on the host."""
         return self.size.cpu()
+
+    def batch_size(self) -> int:
+        """Users of a batch such that an epoch makes about 16 steps: many users at a time keep a device busy."""
+        return min(max(math.ceil(int((self.host_size > 0).sum()) / _STEPS), 16), 4096)
 
     def batch(self, index: Tensor, *, known: bool = True, trained: bool = False) -> Users:
         """The rows `index`, in that order; `known=False` marks them as histories without an identity.

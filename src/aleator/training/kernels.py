@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -12,8 +13,8 @@ from torch.nn import functional as F
 
 from aleator.training.histories import Histories, Users, pieces
 
-_CELLS = 1 << 26  # numbers that the padded gather and the normal matrices of one batch may hold
-_PAIRS = {"cpu": 1 << 9, "cuda": 1 << 16}  # pairs whose factors are gathered at a time
+_CELLS = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of the padded gather and the normal matrices of one batch
+_PAIRS = {"cpu": 1 << 9, "cuda": 1 << 16}  # rows that are multiplied one by one at a time
 _BAGS = {"cpu": 1 << 11, "cuda": 1 << 30}  # rows that are summed at a time; fresh memory is slow on a CPU
 
 
@@ -76,16 +77,24 @@ def pair_products(p: Tensor, q: Tensor, users: Users) -> Tensor:
 
 
 def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
-    """<p_row, q_item> of each pair, [n]."""
-    made = p.new_empty(len(row))
-    size = min(_PAIRS[p.device.type], max(len(made), 1))
-    left, right = (t.new_empty((size, t.shape[1])) for t in (p, q))
-    for out, rows, items in zip(pieces(made, size), pieces(row, size), pieces(item, size), strict=True):
-        mine, theirs = left[: len(rows)], right[: len(rows)]
-        torch.index_select(p, 0, rows, out=mine)
-        torch.index_select(q, 0, items, out=theirs)
-        torch.sum(mine.mul_(theirs), 1, out=out)
-    return made
+    """<p_row, q_item> of each pair, [n]; `row` ascends."""
+    if not p.is_cuda:
+        return _sampled_product(p, torch.bincount(row, minlength=len(p)), q, item)
+    size = min(_PAIRS["cuda"], max(len(row), 1))
+    parts = zip(pieces(row, size), pieces(item, size), strict=True)
+    return torch.cat([torch.einsum("nd,nd->n", p[rows], q[items]) for rows, items in parts])
+
+
+def _sampled_product(p: Tensor, size: Tensor, q: Tensor, item: Tensor) -> Tensor:
+    """The product at the places of a sparse matrix, without gathering its factors."""
+    if not len(item):
+        return p.new_empty(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # sparse matrices in rows are called a beta
+        shape, nothing = (len(p), len(q)), p.new_zeros(len(item))
+        places = torch.sparse_csr_tensor(_edges(size), item, nothing, size=shape, check_invariants=False)
+        found: Tensor = torch.sparse.sampled_addmm(places, p, q.T, beta=0.0).values()
+    return found
 
 
 def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
@@ -101,7 +110,7 @@ def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Ten
     lengths = size.tolist()
     first = 0
     while first < len(lengths) and lengths[first] > 0:
-        count = max(_CELLS // (dim * (lengths[first] + dim)), 1)
+        count = max(_CELLS[factors.device.type] // (dim * (lengths[first] + dim)), 1)
         index = order[first : first + count]
         index = index[rows.size[index] > 0]
         solved[index] = _solve(factors, everyone, rows.batch(index), mu)

@@ -21,8 +21,7 @@ from aleator.uncertainty.factor_step import Step, Tables, history
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.spectral import spectral_start
 
-SAMPLED = {"cpu": 4096, "cuda": 1 << 17}  # items of a sample; catalogues of up to twice that are taken whole
-_STEPS = 16  # an epoch makes about so many where the batch size is "auto"
+SAMPLED = {"cpu": 2048, "cuda": 1 << 17}  # items of a sample; catalogues of up to twice that are taken whole
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
     "relu": torch.relu,
@@ -148,9 +147,7 @@ class FactorEstimator(Estimator):
         return 0 if wanted == "all" or wanted >= n_items else wanted
 
     def _batch_size(self, histories: Histories) -> int:
-        if self.batch_size != "auto":
-            return self.batch_size
-        return min(max(math.ceil(int((histories.host_size > 0).sum()) / _STEPS), 16), 4096)
+        return histories.batch_size() if self.batch_size == "auto" else self.batch_size
 
     def _fits(self, n_items: int, device: torch.device, checked: bool) -> None:
         """Refuse what does not fit before anything is computed."""
