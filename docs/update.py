@@ -1,6 +1,6 @@
-"""Write the figures of README.md and docs/results.md anew: tables from results/, the demo by running it.
+"""Write the figures of README.md and of docs/ anew: tables and pictures from results/, the demo by running it.
 
-python docs/update.py           tables only
+python docs/update.py           tables, and the pictures of docs/performance.md
 python docs/update.py --demo    the demo's printed table and picture too (about a minute)
 """
 
@@ -9,16 +9,33 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
+import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import growth  # noqa: E402
+import time_to_quality  # noqa: E402
+from common import _short  # noqa: E402
+
 SHOWN = (
     ("overall", "recall@20"),
     ("overall", "recall@50"),
     ("tail_absolute", "recall@50"),
     ("tail_relative", "recall@50"),
 )
+PERFORMANCE = ROOT / "docs" / "performance.md"
+PICTURES = {
+    "time_to_quality h200": "![Recall@20 on validation by seconds of training](time_to_quality.png)",
+    "growth cpu": "![Seconds and memory by the number of users, of items and of pairs](growth.png)",
+}
+TABLED = ("benchmark", "rows", "machine", "versions", "command", "points", "curves")  # all else is told in words
+OWN = ("--json", "--plot", "--data-root")  # options that name a place on somebody's machine
 
 
 def put(path: Path, name: str, text: str) -> None:
@@ -53,7 +70,8 @@ def main_table(files: list[str]) -> str:
             if row["method"] != "MF":
                 options = row["config"]["estimator"]["options"]
                 lr, decay, dropout = (options[name] for name in ("lr", "weight_decay", "history_dropout"))
-                name = f"lr {lr:g}, weight decay {decay:g}, dropout {dropout:g}"
+                start = "spectral start, " if options["init"] == "spectral" else ""
+                name = f"{start}lr {lr:g}, weight decay {decay:g}, dropout {dropout:g}"
             lines.append(f"| {name} | {row['method']} | {' | '.join(cells)} | {row['seconds']:.0f} s |")
     return "\n".join(lines)
 
@@ -63,9 +81,14 @@ def commands(files: list[str]) -> str:
     found = {}
     for file in files:
         for row in rows(file):
-            machine = f"{row['machine']['cores']} cores, {row['machine']['device']}, torch {row['versions']['torch']}"
-            found[row["command"]] = f"- `{row['command']}` ({machine}): tail {row['tail']}; empty {row['empty']}"
+            found[row["command"]] = f"- `{row['command']}` ({machine(row)}): tail {row['tail']}; empty {row['empty']}"
     return "\n".join(found.values())
+
+
+def machine(record: dict[str, Any]) -> str:
+    """What a record was obtained on."""
+    about = record["machine"]
+    return f"{about['cores']} cores, {about['device']}, torch {record['versions']['torch']}"
 
 
 def worlds_table() -> str:
@@ -77,6 +100,102 @@ def worlds_table() -> str:
         cells = [f"{a['mean']:.4f} ± {a['half_width']:.4f}" for a in row["auroc"].values()]
         lines.append(f"| {row['world']} ({row['skew']}) | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def measured() -> dict[str, list[dict[str, Any]]]:
+    """The records of results/performance by benchmark and machine, such as "epochs h200"."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((ROOT / "results" / "performance").glob("*.jsonl")):
+        for record in rows(f"performance/{file.name}"):
+            found.setdefault(f"{record['benchmark']} {file.stem}", []).append(record)
+    return found
+
+
+def performance() -> dict[str, str]:
+    """What belongs between each pair of markers of docs/performance.md."""
+    found = measured()
+    places = re.findall(r"<!-- (\w+ [\w-]+) -->", PERFORMANCE.read_text())
+    homeless = found.keys() - set(places)
+    assert not homeless, f"{PERFORMANCE} has no place for {', '.join(sorted(homeless))}: write its two markers"
+    made = {}
+    for place in places:
+        parts = [benchmark_table(record) for record in found.get(place, [])]
+        made[place] = "\n\n".join([*parts, *([PICTURES[place]] if parts and place in PICTURES else [])])
+    return {place: text or "*Not measured yet.*" for place, text in made.items()}
+
+
+def benchmark_table(record: dict[str, Any]) -> str:
+    """The rows of a benchmark, under the command and the machine; a column in which nothing stands is left out."""
+    lines = []
+    for row in record["rows"]:
+        figures = {name: _figure(row.get(name), row.get("unit", "")) for name in ("ours", "reference")}
+        against = {"ratio": _short(row.get("ratio")), "against": row.get("against", "")}
+        more = {name: _short(value) for name, value in row.get("more", {}).items()}
+        lines.append({"job": row["job"], **figures, **against, **more})
+    names = [name for name in dict.fromkeys(n for line in lines for n in line) if any(line.get(name) for line in lines)]
+    table = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    table += [f"| {' | '.join(line.get(name, '') for name in names)} |" for line in lines]
+    return f"{_obtained(record)}\n\n" + "\n".join(table)
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if unit == "test" else f"{_short(value)} {unit}".strip()
+
+
+def _obtained(record: dict[str, Any]) -> str:
+    """The command, the machine, the versions of other libraries, and what else the record says of itself."""
+    threads = record["machine"].get("threads", record["machine"]["cores"])
+    few = "" if threads == record["machine"]["cores"] else f", threads: {threads}"
+    own = ("aleator", "python", "torch", "numpy", "scipy")
+    peers = "".join(f", {name} {version}" for name, version in record["versions"].items() if name not in own)
+    told = [f"{name}: {_words(value)}".replace("_", " ") for name, value in record.items() if name not in TABLED]
+    return "; ".join([f"`{_command(record)}` ({machine(record)}{few}{peers})", *told])
+
+
+def _command(record: dict[str, Any]) -> str:
+    """The command as anybody would give it."""
+    given: str = record["command"]
+    first, *words = shlex.split(given)
+    if first != f"{record['benchmark']}.py":
+        return given
+    pairs = zip(words, ["", *words], strict=False)
+    words = [word for word, before in pairs if word.partition("=")[0] not in OWN and before not in OWN]
+    return shlex.join(["aleator", "bench", record["benchmark"], *map(_place, words)])
+
+
+def _place(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
+
+
+def _words(value: Any) -> str:
+    if not isinstance(value, dict):
+        return _place(value) if isinstance(value, str) else _short(value)
+    return ", ".join(f"{k} ({_words(v)})" if isinstance(v, dict) else f"{k} {_words(v)}" for k, v in value.items())
+
+
+def pictures() -> None:
+    """Draw those of docs/performance.md."""
+    found = measured()
+    if points := [point for record in found.get("growth cpu", []) for point in record["points"]]:
+        growth.plot(points, ROOT / "docs" / "growth.png")
+    if runs := curves(found.get("time_to_quality h200", [])):
+        time_to_quality.plot(runs, ROOT / "docs" / "time_to_quality.png")
+
+
+def curves(records: list[dict[str, Any]]) -> list[time_to_quality.Run]:
+    """The trainings of all records, named so that each job of each record has a panel; one of ALS alone has none."""
+    runs: list[time_to_quality.Run] = []
+    panels: Counter[str] = Counter()
+    for record in records:
+        own = [time_to_quality.Run(**curve) for curve in record["curves"]]
+        for job in dict.fromkeys(run.job for run in own if run.settings != time_to_quality.ALS):
+            name = f"{job}, {record['data']['name']}"
+            panels[name] += 1
+            name += f" ({panels[name]})" if panels[name] > 1 else ""
+            runs += [replace(run, job=name) for run in own if run.job == job]
+    return runs
 
 
 def demo() -> None:
@@ -96,6 +215,9 @@ def update() -> None:
     put(ROOT / "docs" / "results.md", "main", main_table(files))
     put(ROOT / "docs" / "results.md", "commands", commands(files))
     put(ROOT / "docs" / "results.md", "worlds", worlds_table())
+    for place, text in performance().items():
+        put(PERFORMANCE, place, text)
+    pictures()
 
 
 if __name__ == "__main__":

@@ -75,6 +75,6 @@ def test_auto_is_a_device_that_works() -> None:
     assert torch.zeros(1, device=resolve_device("auto")).item() == 0
 
 
-def test_an_automatic_batch_makes_about_sixteen_steps() -> None:
-    sizes = {n: Histories.of_lists([[0]] * n + [[]] * 7, 2, CPU).batch_size() for n in (5, 320, 100_000)}
-    assert sizes == {5: 16, 320: 20, 100_000: 4096}
+def test_a_batch_is_sized_for_the_steps_of_an_epoch() -> None:
+    sizes = {n: Histories.of_lists([[0]] * n + [[]] * 7, 2, CPU).batch_size(16) for n in (5, 320, 200_000)}
+    assert sizes == {5: 16, 320: 20, 200_000: 8192}

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit, logit
-from scipy.stats import rankdata
 
 from aleator.data.interactions import Interactions, Vocabulary
 from aleator.errors import require
@@ -92,6 +90,9 @@ def simulate(
     A user who liked nothing gets as many showings again by the same rule, up to `ROUNDS` times: nearly everyone has
     an interaction, and none is made up.
     """
+    from scipy.optimize import brentq  # slow to import
+    from scipy.stats import rankdata
+
     for least, options in (
         (1, {"n_users": n_users, "n_items": n_items, "per_user": per_user, "dim": dim}),
         (0, {"skew": skew, "sharpness": sharpness, "seed": seed}),
@@ -125,6 +126,8 @@ def auroc(label: Any, score: Any) -> float:
     >>> auroc([0, 1, 0, 1], [0.1, 0.9, 0.5, 0.5])
     0.875
     """
+    from scipy.stats import rankdata
+
     label, score = np.asarray(label, bool).reshape(-1), np.asarray(score, np.float64).reshape(-1)
     require(len(label) == len(score), f"{len(label)} labels and {len(score)} scores were given", "give as many of each")
     require(not np.isnan(score).any(), "a score is not a number", "check what made the scores")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 PerUser = dict[str, dict[str, NDArray[np.float64]]]
 
@@ -55,6 +54,8 @@ class Comparison:
 
 def compare(mine: PerUser, theirs: PerUser) -> Comparison:
     """Every metric that both have."""
+    from scipy import stats  # slow to import
+
     raw: list[tuple[str, str, NDArray[np.float64], NDArray[np.float64]]] = []
     for protocol, metrics in mine.items():
         for metric in (m for m in metrics if m in theirs.get(protocol, {})):
@@ -75,6 +76,8 @@ def compare(mine: PerUser, theirs: PerUser) -> Comparison:
 
 def paired_p(difference: NDArray[np.float64]) -> float:
     """The p-value of a two-sided paired t-test; 1 where all differences are zero."""
+    from scipy import stats
+
     if len(difference) < 2 or not difference.any():
         return 1.0
     if difference.std() == 0:

@@ -34,8 +34,8 @@ class MF(Model):
     solver: Literal["als", "adam"] = "als"
     iterations: int = 15  # of ALS
     negatives: Literal["all", "each", "shared"] = "all"  # Adam: all, or drawn for each user, or one set for a batch
-    lr: float = 1e-3
-    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 16 steps an epoch
+    lr: float = 2e-3
+    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 8 steps an epoch
     max_epochs: int = 200
     patience: int = 10
     check_every: int = 2
@@ -121,7 +121,7 @@ class MF(Model):
         )
         trainer = Trainer(
             max_epochs=epochs or self.max_epochs,
-            batch_size=self.histories.batch_size() if self.batch_size == "auto" else self.batch_size,
+            batch_size=self.histories.batch_size(8) if self.batch_size == "auto" else self.batch_size,
             lr=self.lr,
             device=self.torch_device,
             patience=self.patience,
@@ -150,7 +150,8 @@ class MF(Model):
         """By hand: sum_i <x, y_i>^2 = x' (Y'Y) x, less the observed pairs. The gradient of the mean is left in place."""
         x, y = self.user_factors.index_select(0, users.index), self.item_factors
         share, mean = len(users) / self.fitted.n_users, 2 / len(users)
-        x_gram, observed = x @ (y.T @ y), pair_products(x, y, users)
+        gram, observed = y.T @ y, pair_products(x, y, users)
+        x_gram = x @ gram
         slope = (users.weight * (observed - 1) - self.mu * observed) * mean
         dx = (self.mu * x_gram + self.l2 * x) * mean
         dx += history_sum(y, users, slope)
@@ -159,7 +160,7 @@ class MF(Model):
         self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, dx)
         self.item_factors.grad = dy
         others = (x_gram * x).sum() - observed.square().sum()
-        penalty = x.square().sum() + y.square().sum() * share
+        penalty = x.square().sum() + gram.trace() * share
         return self.mu * others + (users.weight * (observed - 1).square()).sum() + self.l2 * penalty
 
     def _drawn(self, scores: Tensor, users: Users, generator: torch.Generator) -> Tensor:

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from aleator.errors import AleatorError
 
-_STEPS = 16
-
 
 @dataclass(frozen=True)
 class Users:
@@ -82,9 +80,9 @@ class Histories:
         """The same on the host."""
         return self.size.cpu()
 
-    def batch_size(self) -> int:
-        """Users of a batch such that an epoch makes about 16 steps: many users at a time keep a device busy."""
-        return min(max(math.ceil(int((self.host_size > 0).sum()) / _STEPS), 16), 4096)
+    def batch_size(self, steps: int) -> int:
+        """Users of a batch such that an epoch makes about so many steps: many users at a time keep a device busy."""
+        return min(max(math.ceil(int((self.host_size > 0).sum()) / steps), 16), 8192)
 
     def batch(self, index: Tensor, *, known: bool = True, trained: bool = False) -> Users:
         """The rows `index`, in that order; `known=False` marks them as histories without an identity.

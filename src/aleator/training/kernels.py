@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from aleator.training.histories import Histories, Users, pieces
 
 _CELLS = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of the padded gather and the normal matrices of one batch
-_PAIRS = {"cpu": 1 << 9, "cuda": 1 << 16}  # rows that are multiplied one by one at a time
+_PAIRS = {"cpu": 1 << 19, "cuda": 1 << 26}  # numbers that are multiplied one by one at a time
+_NARROW = 256  # dimensions
 _BAGS = {"cpu": 1 << 11, "cuda": 1 << 30}  # rows that are summed at a time; fresh memory is slow on a CPU
 
 
@@ -37,6 +38,9 @@ def history_sum(table: Tensor, users: Users, weight: Tensor) -> Tensor:
 
 def add_by_item(into: Tensor, table: Tensor, users: Users, weight: Tensor) -> None:
     """Add to each row of `into` [n_items, dim] the rows of `table` [B, dim] of its users with `weight` [n]."""
+    if into.is_cuda and into.shape[1] <= _NARROW:
+        into.index_add_(0, users.item, table[users.row] * weight[:, None])  # less to start, if more to move
+        return
     item, order = users.item.sort(stable=True)
     edges = torch.searchsorted(item, torch.arange(len(into) + 1, device=item.device))
     _add_bags(into, table, users.row[order], edges, weight[order])
@@ -66,9 +70,20 @@ def _add_bags(into: Tensor, table: Tensor, index: Tensor, edges: Tensor, weight:
 
 def row_dots(a: Tensor, b: Tensor) -> Tensor:
     """<a_i, b_i> of each row, [n]."""
-    if a.is_cuda:
-        return torch.einsum("id,id->i", a, b)
-    return torch.cat([(x * y).sum(1) for x, y in zip(pieces(a, _PAIRS["cpu"]), pieces(b, _PAIRS["cpu"]), strict=True)])
+    if a.is_cuda and triton_kernels() is not None:
+        dots: Tensor = triton_kernels().row_dots(a, b)
+        return dots
+    size = max(_PAIRS[a.device.type] // a.shape[1], 1)
+    return torch.cat([(x * y).sum(1) for x, y in zip(pieces(a, size), pieces(b, size), strict=True)])
+
+
+def add_cross(z: Tensor, q: Tensor, weight: Tensor, dz: Tensor, rest: Tensor, dq: Tensor) -> None:
+    """dz += weight q and dq = rest + weight z, row by row: the gradient of weight <z, q>, besides what is there."""
+    if z.is_cuda and triton_kernels() is not None:
+        triton_kernels().cross(z, q, weight, dz, rest, dq)
+        return
+    dz.addcmul_(q, weight[:, None])
+    torch.addcmul(rest, z, weight[:, None], out=dq)
 
 
 def pair_products(p: Tensor, q: Tensor, users: Users) -> Tensor:
@@ -80,7 +95,7 @@ def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
     """<p_row, q_item> of each pair, [n]; `row` ascends."""
     if not p.is_cuda:
         return _sampled_product(p, torch.bincount(row, minlength=len(p)), q, item)
-    size = min(_PAIRS["cuda"], max(len(row), 1))
+    size = max(_PAIRS["cuda"] // p.shape[1], 1)
     parts = zip(pieces(row, size), pieces(item, size), strict=True)
     return torch.cat([torch.einsum("nd,nd->n", p[rows], q[items]) for rows, items in parts])
 

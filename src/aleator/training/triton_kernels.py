@@ -18,8 +18,8 @@ def _objective(  # type: ignore[no-untyped-def]
     column = tl.program_id(1) * block + tl.arange(0, block)
     inside = column < n
     place = row * width + column
-    r = tl.load(r_at + place, mask=inside, other=0.0)
-    s = tl.load(s_at + place, mask=inside, other=0.0)
+    r = tl.load(r_at + place, mask=inside, other=0.0).to(tl.float32)
+    s = tl.load(s_at + place, mask=inside, other=0.0).to(tl.float32)
     precision = 1.0 / (tl.exp(s) + floor)
     part = r * r * precision
     loss = part + s * (beta + gamma * s)
@@ -64,3 +64,39 @@ def add_bags(into: Tensor, table: Tensor, index: Tensor, edges: Tensor, weight: 
     block = min(triton.next_power_of_2(dim), 512)
     grid = (len(into), triton.cdiv(dim, block))
     _add_bags[grid](into, table.contiguous(), index, edges, weight, dim, block=block, num_warps=4)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _row_dots(a_at, b_at, out_at, dim, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, block)
+    a = tl.load(a_at + row * dim + column, mask=column < dim, other=0.0)
+    b = tl.load(b_at + row * dim + column, mask=column < dim, other=0.0)
+    tl.store(out_at + row, tl.sum(a * b, axis=0))
+
+
+def row_dots(a: Tensor, b: Tensor) -> Tensor:
+    """<a_i, b_i> of each row."""
+    made = a.new_empty(len(a))
+    _row_dots[(len(a),)](a, b, made, a.shape[1], block=triton.next_power_of_2(a.shape[1]), num_warps=4)
+    return made
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _cross(  # type: ignore[no-untyped-def]
+    z_at, q_at, weight_at, dz_at, rest_at, dq_at, dim, block: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, block)
+    inside, place = column < dim, row * dim + column
+    weight = tl.load(weight_at + row)
+    dz = tl.load(dz_at + place, mask=inside) + weight * tl.load(q_at + place, mask=inside)
+    dq = tl.load(rest_at + place, mask=inside) + weight * tl.load(z_at + place, mask=inside)
+    tl.store(dz_at + place, dz, mask=inside)
+    tl.store(dq_at + place, dq, mask=inside)
+
+
+def cross(z: Tensor, q: Tensor, weight: Tensor, dz: Tensor, rest: Tensor, dq: Tensor) -> None:
+    """dz += weight q and dq = rest + weight z, row by row, in one pass."""
+    block = triton.next_power_of_2(z.shape[1])
+    _cross[(len(z),)](z, q, weight, dz, rest, dq, z.shape[1], block=block, num_warps=4)

@@ -50,7 +50,7 @@ class FactorEstimator(Estimator):
     history_dropout: float = 0.0
     weight_decay: float = 0.0
     lr: float = 2e-4
-    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 16 steps an epoch
+    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 12 steps an epoch
     sampled_items: int | Literal["auto", "all"] = "auto"
     max_epochs: int = 100
     patience: int = 5
@@ -147,7 +147,7 @@ class FactorEstimator(Estimator):
         return 0 if wanted == "all" or wanted >= n_items else wanted
 
     def _batch_size(self, histories: Histories) -> int:
-        return histories.batch_size() if self.batch_size == "auto" else self.batch_size
+        return histories.batch_size(12) if self.batch_size == "auto" else self.batch_size
 
     def _fits(self, n_items: int, device: torch.device, checked: bool) -> None:
         """Refuse what does not fit before anything is computed."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aleator.training.histories import Users
-from aleator.training.kernels import add_by_item, history_sum, pair_products, row_dots
+from aleator.training.kernels import add_by_item, add_cross, history_sum, pair_products, row_dots
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.fused import Observed, block_loss
 from aleator.uncertainty.objective import Objective
@@ -88,9 +88,8 @@ class Step:
         self.dhidden += _through(self.activation, self.hidden, self.dp)
         add_by_item(tables.dz, self.dhidden.mul_(self.scale[:, None]), self.here, self.keep)
         if self.less is not None:
-            less = torch.zeros_like(tables.q[:, :1]).index_add_(0, self.here.item, (self.slopes * own)[:, None])
-            tables.dz.addcmul_(tables.q, less, value=-1)
-            torch.addcmul(self.dq, tables.z, less, value=-1, out=tables.dq)
+            weight = torch.zeros_like(tables.q[:, 0]).index_add_(0, self.here.item, self.slopes * -own)
+            add_cross(tables.z, tables.q, weight, tables.dz, self.dq, tables.dq)
         elif self.dq is not tables.dq:
             tables.dq.copy_(self.dq)
         return loss.to(self.p.dtype)

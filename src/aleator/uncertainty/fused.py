@@ -1,8 +1,8 @@
 """The objective over a block of users x items and its gradient by hand, in bounded memory.
 
 The loss is a sum over pairs, so its slope g = dL/ds is known pair by pair and no graph is kept:  dL/dp = g q  and
-dL/dq = g' p.  A block is made, used for both products and forgotten. The products may be in bfloat16; they accumulate
-in float32, and everything between them is in float32.
+dL/dq = g' p.  A block is made, used for both products and forgotten. The products may be in bfloat16, and so what lies in
+memory between them; they accumulate in float32, and the slope is computed in float32.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def block_loss(
         width = n + (-n % _ALIGNED if p.is_cuda and triton_kernels() is not None else 0)
         items = q.new_zeros((width, q.shape[1]), dtype=dtype)
         items[:n] = q[first:last]
-        s = _product(low_p, items.T, p.dtype)
-        r = expected(torch.arange(first, first + width, device=p.device).clamp_max_(last - 1)).to(p.dtype)
-        known = None if observed is None else observed(s[row, column], which)
+        s = low_p @ items.T
+        with torch.autocast(p.device.type, dtype, enabled=dtype == torch.bfloat16):
+            r = expected(torch.arange(first, first + width, device=p.device).clamp_max_(last - 1))
+        known = None if observed is None else observed(s[row, column].to(p.dtype), which)
         s[row, column], r[row, column] = 0, 0  # with r = s = 0 the loss of an unobserved pair vanishes
         loss, slope = _loss_and_slope(objective, r, s, n, scale, dtype)
         total += loss
@@ -92,6 +93,8 @@ def _loss_and_slope(
     if s.is_cuda and triton_kernels() is not None:
         made: tuple[Tensor, Tensor] = triton_kernels().objective(r, s, n, scale, beta, gamma, floor, dtype)
         return made
+    wide = torch.promote_types(s.dtype, torch.float32)
+    r, s = r.to(wide), s.to(wide)
     precision = torch.exp(s).add_(floor).reciprocal_()
     part = r.square_().mul_(precision)
     loss = part.sum(dtype=torch.float64) + beta * s.sum(dtype=torch.float64)

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from aleator.training.histories import Histories
@@ -87,12 +84,18 @@ def _fit(
     weight = objective.alpha * users.weight
     up = histories.n_items / len(items)
 
-    def loss(x: NDArray[np.float64]) -> float:
-        scale, shift = float(np.exp(x[0])), float(x[1])
+    def loss(scale: float, shift: float) -> float:
         others = (free * objective.pairs(r, scale * block + shift * level)).sum()
         known = (weight * objective.pairs(residual, scale * pairs + shift * pair_level)).sum()
-        return float((up * others + known).double().nan_to_num(float("inf")))
+        return float((up * others + known).double().nan_to_num(torch.inf))
 
-    begin = np.array([-np.log(float(pairs.mean().clamp_min(1e-6))), -2.0])
-    best = minimize(loss, begin, method="Nelder-Mead", options={"maxiter": 80, "xatol": 1e-2, "fatol": 0})
-    return float(np.exp(best.x[0])), float(best.x[1]), mean
+    scale, shift = 1 / float(pairs.mean().clamp_min(1e-6)), -2.0
+    lowest, step = loss(scale, shift), 1.0
+    while step > 0.02:  # a pattern search: the loss is smooth in both
+        around = [(scale * 2**step, shift), (scale / 2**step, shift), (scale, shift + step), (scale, shift - step)]
+        found = min((loss(*there), there) for there in around)
+        if found[0] < lowest:
+            lowest, (scale, shift) = found
+        else:
+            step /= 2
+    return scale, shift, mean
