@@ -12,7 +12,6 @@ Each job has a process of its own, so that its peak is its own. The file is writ
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import tempfile
 import time
@@ -93,22 +92,17 @@ def main() -> None:
         jobs = {job.__name__: alone(job, path) for job in (load, plain)}
 
     import polars as pl  # only now: what this process holds counts in the peak of those it starts
-
-    from aleator.studies import record
+    from common import MB, Row, show
 
     ours, reference = jobs["load"], jobs["plain"]
-    machine = record.machine() | {"polars_threads": pl.thread_pool_size()}
-    versions = record.versions() | {"polars": pl.__version__}
-    print(f"{args.rows:,} rows in {size / 2**30:.2f} GiB; {machine}; {versions}")
-    print(f"{ours['pairs']:,} pairs, {ours['users']:,} users, {ours['items']:,} items; {'; '.join(ours['notes'])}")
-    print(f"{'job':<8}{'seconds':>9}{'peak (GiB)':>12}{'held (GiB)':>12}{'peak / held':>13}")
-    for name, job in jobs.items():
-        peaks = f"{job['peak'] / 2**30:>12.2f}{job['held'] / 2**30:>12.2f}{job['peak'] / job['held']:>13.2f}"
-        print(f"{name:<8}{job['seconds']:>9.1f}{peaks}")
-    print(f"{'ratio':<8}{ours['seconds'] / reference['seconds']:>9.1f}{ours['peak'] / reference['peak']:>12.2f}")
-    if args.json:
-        about = {"rows": args.rows, "machine": machine, "versions": versions, "command": record.command()}
-        args.json.write_text(json.dumps({"jobs": jobs, **about}, indent=1))
+    against = "polars.read_parquet alone"
+    rows = [
+        Row("read, clean and CSR", ours["seconds"], reference["seconds"], against),
+        Row("peak memory", ours["peak"] / MB, reference["peak"] / MB, against, "MB"),
+        Row("held at the end", ours["held"] / MB, reference["held"] / MB, against, "MB"),
+    ]
+    data = {"rows": args.rows, "file_megabytes": size / MB} | {name: ours[name] for name in ("pairs", "users", "items")}
+    show("loading", rows, args.json, data=data, notes="; ".join(ours["notes"]), polars_threads=pl.thread_pool_size())
 
 
 if __name__ == "__main__":

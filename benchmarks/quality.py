@@ -81,7 +81,7 @@ class PlainEstimator(al.FactorEstimator):
             batch_size=self.batch_size,
             lr=self.lr,
             device=histories.device,
-            patience=self.patience,
+            patience=self.patience if isinstance(self.patience, int) else 5,
             tolerance=self.tolerance,
             precision="float32",
             seed=self.seed,

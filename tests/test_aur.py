@@ -593,3 +593,43 @@ def test_paper_models_are_labelled_however_they_are_evaluated(
     told = str(al.evaluate(honest, split, recipe="paper"))
     assert "recipe paper" in told
     assert "chosen on the test part" not in told
+
+
+class TestScan:
+    """On a CPU a large catalogue is scanned; here a small one is, and must give what scoring everything gives."""
+
+    @pytest.mark.parametrize("lam", [0.0, 0.4, 1.0])
+    def test_recommendations_and_figures_are_those_of_scoring_everything(
+        self, small_aur: Make, split: al.Split, lam: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        aur = small_aur(lam=lam).fit(split)
+        users = aur.fitted.users.decode(np.arange(20)).tolist()
+        plain, report = aur.recommend(users, k=7), al.evaluate(aur, split).to_dict()
+        monkeypatch.setattr("aleator.aur._SCANNED", 1)
+        scanned = aur.recommend(users, k=7)
+        assert scanned["item_id"].to_list() == plain["item_id"].to_list()
+        for column in ("score", "expectation", "uncertainty"):
+            np.testing.assert_allclose(scanned[column].to_numpy(), plain[column].to_numpy(), rtol=1e-5, atol=1e-7)
+        again = al.evaluate(aur, split).to_dict()
+        for protocol in ("overall", "tail_absolute", "tail_relative"):
+            assert again[protocol] == pytest.approx(report[protocol], abs=1e-9)
+
+    def test_newcomers_allow_lists_and_seen_items_work_as_ever(
+        self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        aur = small_aur(lam=0.3).fit(split)
+        asked: dict[str, Any] = {"k": 5, "allow": list(range(0, 50, 2)), "deny": [4], "filter_seen": False}
+        plain = aur.recommend({"new": [3, 8, 21], "other": [1]}, **asked)
+        monkeypatch.setattr("aleator.aur._SCANNED", 1)
+        assert (
+            aur.recommend({"new": [3, 8, 21], "other": [1]}, **asked)["item_id"].to_list() == plain["item_id"].to_list()
+        )
+
+    def test_what_was_prepared_is_forgotten_with_a_new_fit(
+        self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("aleator.aur._SCANNED", 1)
+        aur = small_aur(lam=0.3).fit(split)
+        first = aur._scan()
+        assert aur._scan() is first
+        assert aur.fit(split)._scan() is not first

@@ -82,3 +82,45 @@ def test_more_dimensions_than_items_without_a_penalty_still_have_a_finite_soluti
     factors = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)).astype(np.float32))
     found = least_squares(factors, Histories.of_lists([[0, 2], [1]], 4, CPU), 0.1, 0.0)
     torch.testing.assert_close(found @ factors.T, torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0]]), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("bags", [1, 3, 1 << 11])
+def test_sums_over_histories_and_over_items_are_products_with_the_matrix(
+    bags: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kernels._BAGS, "cpu", bags)
+    weight = weights(9, 14)
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(9))
+    dense = torch.from_numpy(weight).double()
+    table, per_user = (torch.randn(n, 3, dtype=torch.float64) for n in (14, 9))
+    torch.testing.assert_close(kernels.history_sum(table, users, users.weight), dense @ table)
+    into = torch.ones(14, 3, dtype=torch.float64)
+    kernels.add_by_item(into, per_user, users, users.weight)
+    torch.testing.assert_close(into, 1 + dense.T @ per_user)
+    torch.testing.assert_close(
+        kernels.pair_products(per_user, table, users), (per_user @ table.T)[users.row, users.item]
+    )
+    torch.testing.assert_close(kernels.row_dots(table, table), table.square().sum(1))
+
+
+def test_nobody_has_sums_and_products_too() -> None:
+    users = Histories(sp.csr_matrix((3, 5), dtype=np.float32), CPU).batch(torch.arange(3))
+    assert torch.equal(kernels.history_sum(torch.ones(5, 2), users, users.weight), torch.zeros(3, 2))
+    assert kernels.pair_products(torch.ones(3, 2), torch.ones(5, 2), users).shape == (0,)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_sums_and_products_have_the_same_bits_each_time_and_in_any_batch() -> None:
+    draw = torch.Generator().manual_seed(0)
+    weight = (np.random.default_rng(0).random((300, 200)) < 0.5).astype(np.float32)
+    rows = Histories(sp.csr_matrix(weight), CPU)
+    everyone, p, q = (
+        rows.batch(torch.arange(300)),
+        torch.randn(300, 96, generator=draw),
+        torch.randn(200, 96, generator=draw),
+    )
+    first = kernels.pair_products(p, q, everyone)
+    assert all(torch.equal(kernels.pair_products(p, q, everyone), first) for _ in range(5))
+    some = rows.batch(torch.arange(100, 110))
+    inside = (everyone.row >= 100) & (everyone.row < 110)
+    assert torch.equal(kernels.pair_products(p[100:110], q, some), first[inside])

@@ -25,7 +25,7 @@ from aleator.training.histories import Histories, Users, resolve_device
 from aleator.training.trainer import Log
 from aleator.version import __version__
 
-_MONITORED_USERS = {"cpu": 3_000, "cuda": 10_000}
+_MONITORED_USERS = {"cpu": 4_000, "cuda": 10_000}
 Recipe = Literal["ours", "paper"]
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
