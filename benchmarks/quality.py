@@ -49,10 +49,6 @@ print(json.dumps([loaded - start, time.perf_counter() - loaded]))
 class PlainEstimator(al.FactorEstimator):
     """The estimator as one would write it first: dense masks, autograd, float32, all items."""
 
-    batch_size: Any = 256
-    lr: float = 7e-5  # 2e-4 at 2,000 users
-    precision: Any = "float32"
-
     def train(
         self,
         histories: Histories,
@@ -61,7 +57,7 @@ class PlainEstimator(al.FactorEstimator):
         check: Callable[[], float] | None = None,
         epochs: int | None = None,
     ) -> None:
-        self.z, self.q = (p.requires_grad_() for p in self._start(histories, expectation, objective))
+        self.z, self.q = (p.requires_grad_() for p in self._start(histories, expectation, objective, True))
 
         def loss(users: Users, draw: torch.Generator) -> Tensor:
             with torch.no_grad():
@@ -71,18 +67,17 @@ class PlainEstimator(al.FactorEstimator):
             summed = F.embedding_bag(users.item, self.z, users.size.cumsum(0) - users.size, mode="sum")
             scale = users.size.rsqrt()[:, None]
             s = (summed * scale) @ self.q.T - y * (self.z * self.q).sum(1) * scale  # an observed item without itself
-            precision = (
-                torch.sigmoid(math.log(objective.floor) - s) / objective.floor
-            )  # 1 / (e^s + floor), never infinite
+            # 1 / (e^s + floor), never infinite
+            precision = torch.sigmoid(math.log(objective.floor) - s) / objective.floor
             return (precision * (r - y).square() + objective.beta * s + objective.gamma * s.square()).sum()
 
         trainer = Trainer(
             max_epochs=epochs or self.max_epochs,
-            batch_size=self.batch_size,
-            lr=self.lr,
+            batch_size=256,
+            lr=7e-5,  # 2e-4 at 2,000 users
             device=histories.device,
-            patience=self.patience if isinstance(self.patience, int) else 5,
-            tolerance=self.tolerance,
+            patience=5,
+            tolerance=0.01,
             precision="float32",
             seed=self.seed,
             label="plain estimator",

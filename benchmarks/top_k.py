@@ -40,7 +40,7 @@ from torch import Tensor
 
 import aleator as al
 
-TOLERANCE = 1e-5
+TOLERANCE = 1e-4  # an uncertainty is the exponential of a long sum in float32
 ScoreOf = Callable[[Tensor], Tensor]  # dense user ids [B] -> [B, n_items]
 Lists = tuple[Tensor, Tensor]  # scores and items, [n_users, k] each
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -30,6 +30,25 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """How training goes on; `steps` are those of an epoch, where the batch size is "auto"."""
+
+    lr: float
+    weight_decay: float
+    steps: int
+    patience: int
+    check_every: int
+    tolerance: float
+
+
+SCHEDULES = {
+    "random": Schedule(3e-3, 0.3, 16, 8, 2, 0.0),
+    "spectral": Schedule(2e-4, 0.0, 12, 5, 1, 0.01),
+    "spectral on a sample": Schedule(2e-4, 0.0, 24, 10, 1, 0.01),  # a step is cheap, learns less, and wanders
+}
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorEstimator(Estimator):
     """s_ui = <p_u, q_i>, p_u = act(sum of z_i over the history / sqrt(size of the history)) (Wang et al., 2023).
@@ -37,7 +56,8 @@ class FactorEstimator(Estimator):
     `self_exclude` leaves an observed item out of the history when its own loss is computed: at recommendation time no
     candidate is part of the history. `history_dropout` drops that share of the history items in training.
     `init="spectral"` starts from the leading singular vectors of the interactions, which takes a tenth of the epochs that
-    random projections need (the paper's); `tolerance` then keeps the last epoch that is about as good as the best.
+    random projections need (the paper's); `tolerance` then keeps the last epoch that is about as good as the best. "auto"
+    does so where `dim` is far below the number of items. Other "auto" options follow from the start (`SCHEDULES`).
     `sampled_items` trains each batch on so many random items, with the observed pairs exact and the rest weighted up:
     an epoch then costs the same whatever the catalogue. "auto" samples where the catalogue is large for the device.
     `precision` is that of the products with all items: "auto" takes bfloat16 where the device is fast at it.
@@ -45,17 +65,17 @@ class FactorEstimator(Estimator):
 
     dim: int = 1024
     activation: Literal["linear", "relu", "tanh", "elu"] = "linear"
-    init: float | Literal["spectral"] = "spectral"  # or the standard deviation of random projections
+    init: float | Literal["auto", "spectral"] = "auto"  # a number: the standard deviation of random projections
     self_exclude: bool = True
     history_dropout: float = 0.0
-    weight_decay: float = 0.0
-    lr: float = 2e-4
-    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 12 steps an epoch, 24 on a sample
+    weight_decay: float | Literal["auto"] = "auto"
+    lr: float | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"  # users
     sampled_items: int | Literal["auto", "all"] = "auto"
-    max_epochs: int = 100
-    patience: int | Literal["auto"] = "auto"  # checks without a better one; "auto" is 5, and 10 on a sample
-    check_every: int = 1
-    tolerance: float = 0.01  # as a share of the best Recall@20
+    max_epochs: int = 200
+    patience: int | Literal["auto"] = "auto"  # checks without a better Recall@20
+    check_every: int | Literal["auto"] = "auto"  # epochs
+    tolerance: float | Literal["auto"] = "auto"  # as a share of the best Recall@20
     precision: Precision = "auto"
 
     paper: ClassVar[dict[str, Any]] = {
@@ -75,10 +95,11 @@ class FactorEstimator(Estimator):
     def __post_init__(self) -> None:
         require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
-        given = [n for n in (self.batch_size, self.sampled_items, self.patience) if isinstance(n, int)]
-        positive = [self.max_epochs, self.check_every, self.lr, *given]
-        require(min(positive) > 0, "a training option is not positive", "give numbers above 0")
-        require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give a weight_decay of at least 0")
+        given = [self.batch_size, self.sampled_items, self.patience, self.check_every, self.lr, self.max_epochs]
+        numbers = [n for n in given if not isinstance(n, str)]
+        require(min(numbers) > 0, "a training option is not positive", "give numbers above 0")
+        decay = self.weight_decay
+        require(decay == "auto" or decay >= 0, f"weight_decay is {decay}", "give a weight_decay of at least 0")
 
     def train(
         self,
@@ -90,14 +111,18 @@ class FactorEstimator(Estimator):
     ) -> None:
         device, n_items = resolve_device(self.device), histories.n_items
         sample = self.sample_size(n_items, device)
-        size = self._batch_size(histories, sampled=sample > 0)
-        # a row's gradients come seldom and weighted up, which Adam's second moment takes for size: steps are too short
-        lr = self.lr * min(math.sqrt(n_items / sample), 4) if sample else self.lr
+        spectral = self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
+        plan = self.schedule(spectral, sample > 0)
+        size = histories.batch_size(plan.steps) if self.batch_size == "auto" else self.batch_size
+        lr = plan.lr
+        if sample and spectral:
+            # gradients of a row come seldom and weighted up, which Adam's second moment takes for size: too short steps
+            lr *= min(math.sqrt(n_items / sample), 4)
         self._fits(n_items, device, checked=check is not None)
-        self.z, self.q = parameters = self._start(histories, expectation, objective)
+        self.z, self.q = parameters = self._start(histories, expectation, objective, spectral)
         rows = None
         if sample and n_items > 8 * (sample + size * float(histories.host_size.double().mean())):
-            rows = RowAdam(parameters, lr=lr, weight_decay=self.weight_decay)  # few rows are in use in a step
+            rows = RowAdam(parameters, lr=lr, weight_decay=plan.weight_decay)  # few rows are in use in a step
         gradients = [] if rows else [torch.empty_like(p) for p in parameters]
 
         def loss(users: Users, draw: torch.Generator) -> Tensor:
@@ -119,10 +144,10 @@ class FactorEstimator(Estimator):
             batch_size=size,
             lr=lr,
             device=device,
-            weight_decay=self.weight_decay,
-            patience=self.patience if self.patience != "auto" else 10 if sample else 5,
-            check_every=self.check_every,
-            tolerance=self.tolerance,
+            weight_decay=plan.weight_decay,
+            patience=plan.patience,
+            check_every=plan.check_every,
+            tolerance=plan.tolerance,
             precision="float32" if self.precision == "float32" else "tf32",
             seed=self.seed,
             label="uncertainty estimator",
@@ -130,14 +155,22 @@ class FactorEstimator(Estimator):
         self.log = trainer.fit(parameters, loss, histories, check, rows)
         self.z.grad = self.q.grad = None
 
+    def schedule(self, spectral: bool, sampled: bool) -> Schedule:
+        """What was given, and for the rest what suits the start."""
+        plan = SCHEDULES["random" if not spectral else "spectral on a sample" if sampled else "spectral"]
+        names = ("lr", "weight_decay", "patience", "check_every", "tolerance")
+        return replace(plan, **{name: getattr(self, name) for name in names if getattr(self, name) != "auto"})
+
     @torch.no_grad()
-    def _start(self, histories: Histories, expectation: Expectation, objective: Objective) -> tuple[Tensor, Tensor]:
+    def _start(
+        self, histories: Histories, expectation: Expectation, objective: Objective, spectral: bool
+    ) -> tuple[Tensor, Tensor]:
         """z and q before training."""
         generator = torch.Generator(histories.device).manual_seed(self.seed)
-        if self.init == "spectral":
+        if spectral:
             return spectral_start(histories, self.dim, expectation, objective, generator)
-        shape = (histories.n_items, self.dim)
-        z, q = (self.init * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
+        shape, spread = (histories.n_items, self.dim), 0.01 if isinstance(self.init, str) else self.init
+        z, q = (spread * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
         return z, q
 
     def sample_size(self, n_items: int, device: torch.device) -> int:
@@ -146,11 +179,6 @@ class FactorEstimator(Estimator):
         if wanted == "auto":
             wanted = SAMPLED[device.type] if n_items > 2 * SAMPLED[device.type] else "all"
         return 0 if wanted == "all" or wanted >= n_items else wanted
-
-    def _batch_size(self, histories: Histories, sampled: bool) -> int:
-        if self.batch_size != "auto":
-            return self.batch_size
-        return histories.batch_size(24 if sampled else 12)  # a step on a sample is cheap, and learns less
 
     def _fits(self, n_items: int, device: torch.device, checked: bool) -> None:
         """Refuse what does not fit before anything is computed."""
