@@ -69,9 +69,10 @@ def main_table(files: list[str]) -> str:
             name = row["dataset"] + (", ours" if row["recipe"] == "ours" else ", paper (chosen on the **test** part)")
             if row["method"] != "MF":
                 options = row["config"]["estimator"]["options"]
-                lr, decay, dropout = (options[name] for name in ("lr", "weight_decay", "history_dropout"))
-                start = "spectral start, " if options["init"] == "spectral" else ""
-                name = f"{start}lr {lr:g}, weight decay {decay:g}, dropout {dropout:g}"
+                start = {"spectral": "spectral start, ", "auto": "start as the catalogue suits, "}.get(
+                    options["init"], ""
+                )
+                name = f"{start}lr {options['lr']}, weight decay {options['weight_decay']}"
             lines.append(f"| {name} | {row['method']} | {' | '.join(cells)} | {row['seconds']:.0f} s |")
     return "\n".join(lines)
 

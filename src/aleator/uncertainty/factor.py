@@ -121,7 +121,7 @@ class FactorEstimator(Estimator):
         self._fits(n_items, device, checked=check is not None)
         self.z, self.q = parameters = self._start(histories, expectation, objective, spectral)
         rows = None
-        if sample and n_items > 8 * (sample + size * float(histories.host_size.double().mean())):
+        if sample and n_items > 3 * (sample + size * float(histories.host_size.double().mean())):
             rows = RowAdam(parameters, lr=lr, weight_decay=plan.weight_decay)  # few rows are in use in a step
         gradients = [] if rows else [torch.empty_like(p) for p in parameters]
 
