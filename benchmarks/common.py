@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 import aleator as al
-from aleator.models.base import Recommender
 from aleator.ranking import blocks
+from aleator.recommender import Recommender
 from aleator.settings import open_split
 from aleator.studies import record
 from aleator.training.histories import pieces

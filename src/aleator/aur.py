@@ -23,8 +23,9 @@ from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
-from aleator.models.base import Model, Recommender, Who, as_split
+from aleator.models.base import Model
 from aleator.ranking import blend, uncertainty
+from aleator.recommender import Recommender, Who, as_split
 from aleator.scan import Scan, available
 from aleator.training.histories import Users, resolve_device
 from aleator.training.trainer import Log

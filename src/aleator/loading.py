@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aleator.aur import AUR
 from aleator.models import MODELS
-from aleator.models.base import Recommender
+from aleator.recommender import Recommender
 from aleator.training import checkpoint
 
 

@@ -14,7 +14,7 @@ from aleator.data.splits import Split, given
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
 from aleator.models import MODELS
-from aleator.models.base import Recipe, Recommender
+from aleator.recommender import Recipe, Recommender
 from aleator.uncertainty import ESTIMATORS
 
 

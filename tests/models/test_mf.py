@@ -232,5 +232,5 @@ def test_adam_chooses_its_epochs_on_validation_and_then_fits_on_all(larger: al.S
 
 
 def test_a_diverging_training_names_its_epoch(larger: al.Split) -> None:
-    with pytest.raises(al.AleatorError, match=r"MF by Adam diverged.*epoch \d+.*try a learning rate"):
+    with pytest.raises(al.AleatorError, match=r"MF diverged.*epoch \d+.*try a learning rate"):
         al.MF(solver="adam", dim=4, lr=1e25, max_epochs=5).fit(larger)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from aleator.models.base import Recipe
 from aleator.progress import quiet as set_quiet
+from aleator.recommender import Recipe
 
 DATASET = Annotated[
     str, typer.Argument(help="A catalogue name, a file of interactions, or a folder made by `aleator data split`.")

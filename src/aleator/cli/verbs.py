@@ -17,7 +17,7 @@ from aleator.errors import require
 from aleator.evaluation.protocols import evaluate as run_evaluate
 from aleator.evaluation.report import Empty
 from aleator.loading import load_model
-from aleator.models.base import Recipe
+from aleator.recommender import Recipe
 from aleator.settings import build, open_dataset, open_split, parse_settings
 from aleator.training.checkpoint import check_target
 

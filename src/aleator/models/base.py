@@ -1,281 +1,49 @@
-"""What every recommender is: fit, score, recommend, save, load. `Model` is one that estimates the expectation."""
+"""What every model is: an estimate of the expectation. A model file says how it learns and how it scores."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
-import numpy as np
-import scipy
 import torch
 from torch import Tensor
 
-from aleator.config import Configurable
-from aleator.data.interactions import Interactions, check_ids
+from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
-from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
-from aleator.frames import to_frame
-from aleator.ranking import best, blocks
-from aleator.training import checkpoint
-from aleator.training.histories import Histories, Users, resolve_device
+from aleator.models.calibration import Calibrate, Map, fit_map
+from aleator.recommender import Recommender, as_split
+from aleator.search import Ranges
+from aleator.training.histories import Users
 from aleator.training.trainer import Log
-from aleator.version import __version__
-
-_MONITORED_USERS = {"cpu": 4_000, "cuda": 10_000}
-Recipe = Literal["ours", "paper"]
-Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class Recommender(Configurable, ABC):
-    """Anything that scores users against items. Ids are external at this edge and dense inside."""
-
-    device: str = "auto"
-    seed: int = 0
-    recipe: Recipe = "ours"  # "paper": the released program's options, and its choices made on the test part
-    valid: float = 0.1  # share of train that is carved for validation where a split has none
-    refit: bool = True  # fit anew on train and validation together once the choices are made
-
-    data: Interactions | None = field(default=None, init=False)  # what it was fitted on
-
-    def __post_init__(self) -> None:
-        require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
-        require(0 < self.valid < 1, f"valid is {self.valid}", "give a share between 0 and 1")
-        if self.recipe == "paper":
-            for name, value in self.paper.items():
-                setattr(self, name, self.given.get(name, value))
-
-    @abstractmethod
-    def fit(self, data: Split | Interactions) -> Self:
-        """Fit on a split (its test part is not touched) or on bare interactions."""
-
-    @abstractmethod
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """[B, n_items], or [B, len(items)] for the dense ids `items`."""
-
-    @abstractmethod
-    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What was learned, as JSON and tensors."""
-
-    @abstractmethod
-    def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """The inverse of `pack`."""
-
-    def choose_on(self, split: Split) -> tuple[Interactions, Interactions]:
-        """What is fitted on, and the held-out pairs that choices are made on."""
-        if self.recipe == "ours":
-            part = split.carve(self.valid, self.seed)
-            return part.train, part.valid
-        require(len(split.test) > 0, "recipe paper chooses on the test part and there is none", "give a Split")
-        return split.everything, split.test
-
-    @property
-    def monitored_users(self) -> int | None:
-        """How many users are looked at while something trains; None for all."""
-        return None if self.recipe == "paper" else _MONITORED_USERS[self.torch_device.type]
-
-    @property
-    def torch_device(self) -> torch.device:
-        return resolve_device(self.device)
-
-    @property
-    def fitted(self) -> Interactions:
-        """The interactions it was fitted on."""
-        if self.data is None:
-            raise AleatorError(f"this {type(self).__name__} is not fitted", "call fit first")
-        return self.data
-
-    @property
-    def histories(self) -> Histories:
-        """The training interactions on the device, uploaded once."""
-        kept: tuple[Interactions, Histories] | None = getattr(self, "_histories", None)
-        if kept is None or kept[0] is not self.fitted:
-            kept = self._histories = (self.fitted, Histories(self.fitted.csr, self.torch_device))
-        return kept[1]
-
-    def users(self, who: Who) -> Users:
-        """A batch from external ids, or from {name: [item ids]} for users who are only a history."""
-        if isinstance(who, Users):
-            return who
-        require(isinstance(who, Iterable) and not isinstance(who, str), f"users is {who!r}", "give a list of ids")
-        if not isinstance(who, Mapping):
-            return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
-        histories = []
-        for name, items in who.items():
-            require(not isinstance(items, str), f"the history of {name!r} is {items!r}", "give a list of item ids")
-            dense = self.fitted.items.encode(list(items))
-            require(
-                bool((dense >= 0).any()),
-                f"none of the {len(dense)} items in the history of {name!r} is known",
-                "give at least one item id that the model was trained on",
-            )
-            histories.append(np.unique(dense[dense >= 0]))
-        made = Histories.of_lists(histories, self.fitted.n_items, self.torch_device)
-        return made.batch(torch.arange(len(histories)), known=False)
-
-    def score(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
-        """Scores of users against all items or those named, [n_users, n_items]."""
-        columns = None if items is None else self._items(items)
-        with torch.no_grad():
-            return self.score_block(self.users(users), columns)
-
-    def recommend(
-        self,
-        users: Who,
-        k: int = 20,
-        *,
-        filter_seen: bool = True,
-        allow: Sequence[Any] | None = None,
-        deny: Sequence[Any] | None = None,
-        untrained: bool = False,
-        memory: int | None = None,
-    ) -> Any:
-        """The k best items of each user, as a frame: user_id, item_id, rank, score, popularity, tail (and more in AUR).
-
-        `allow` and `deny` are lists of item ids. Items without a training interaction are left out unless `untrained`.
-        Fewer than k rows come back where fewer candidates are left. Memory stays within `memory` bytes.
-        """
-        n_items = self.fitted.n_items
-        require(
-            type(k) is not bool and isinstance(k, (int, np.integer)) and k >= 1,
-            f"k is {k!r}",
-            "give a whole number of at least 1",
-        )
-        require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
-        if isinstance(users, Iterator):
-            users = list(users)
-        candidates = self._candidates(allow, deny, untrained)
-        whole = self.users(users)
-        names = self._names(users) if isinstance(users, Users) else list(users)
-        size, chunk = blocks(len(whole), n_items, self.torch_device, memory)
-        columns: dict[str, list[Any]] = {}
-        for first in range(0, max(len(whole), 1), size):  # once for nobody, for the columns
-            block = whole.part(first, min(first + size, len(whole)))
-            with torch.no_grad():
-                values, items = self.top(
-                    block, k, seen=block if filter_seen else None, candidates=[candidates], chunk=chunk
-                )[0]
-                parts = {"score": values} | self.explain(block, items)
-            place, rank = (items >= 0).nonzero(as_tuple=True)
-            rows = {
-                "user_id": [names[first + p] for p in place.tolist()],
-                "item_id": self.fitted.items.decode(items[place, rank].cpu().numpy()).tolist(),
-                "rank": (rank + 1).tolist(),
-            }
-            rows |= {name: value[place, rank].tolist() for name, value in parts.items()}
-            for name, values in rows.items():
-                columns.setdefault(name, []).extend(values)
-        if self.fitted.titles is not None:
-            shown = self.fitted.titles[self.fitted.items.encode(columns["item_id"])]
-            columns["title"] = shown.astype(object).tolist()
-        return to_frame(columns, self.fitted.frame)
-
-    def top(
-        self,
-        users: Users,
-        k: int,
-        *,
-        seen: Users | None,
-        candidates: Sequence[Tensor | None] = (None,),
-        chunk: int | None = None,
-    ) -> list[tuple[Tensor, Tensor]]:
-        """The k best items of each set of candidates, as `ranking.best` gives them."""
-        return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
-
-    @property
-    def tail_mask(self) -> Tensor:
-        """[n_items] which items are tail."""
-        return torch.from_numpy(Tail.mass(0.5).mask(self.fitted.popularity)).to(self.torch_device)
-
-    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
-        """What is told of each recommended item ([B, k] dense ids, -1 for none): [B, k] a column."""
-        popularity = torch.from_numpy(self.fitted.popularity).to(items.device)
-        return {"popularity": popularity[items], "tail": self.tail_mask[items]}
-
-    def _names(self, users: Users) -> list[Any]:
-        known = self.fitted.users.decode(users.index.clamp_min(0).cpu().numpy()).tolist()
-        return [name if index >= 0 else None for name, index in zip(known, users.index.tolist(), strict=True)]
-
-    def without_history(self, scores: Tensor, users: Users, items: Tensor | None) -> Tensor:
-        """`scores` [B, n], where whoever has no history gets each item's share of the users: all that is known."""
-        empty = users.size == 0
-        if users.trained or not bool(empty.any()):
-            return scores
-        share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).to(scores)
-        return torch.where(empty[:, None], share if items is None else share[items], scores)
-
-    def _items(self, items: Sequence[Any]) -> Tensor:
-        return torch.from_numpy(check_ids(self.fitted.items, list(items), "item")).to(self.torch_device)
-
-    def _candidates(self, allow: Sequence[Any] | None, deny: Sequence[Any] | None, untrained: bool) -> Tensor | None:
-        trained = torch.from_numpy(self.fitted.popularity > 0).to(self.torch_device)
-        mask = torch.ones_like(trained) if untrained else trained
-        if allow is not None:
-            allowed = torch.zeros_like(mask)
-            allowed[self._items(allow)] = True
-            mask = mask & allowed
-        if deny is not None and len(deny):
-            mask = mask.clone()
-            mask[self._items(deny)] = False
-        return None if bool(mask.all()) else mask
-
-    def save(self, folder: checkpoint.Path_) -> None:
-        """Write a folder that `load` reads: safetensors and a JSON manifest, whole or not at all."""
-        about, tensors = checkpoint.pack_data(self.fitted)
-        learned, more = self.pack()
-        versions = {
-            "aleator": __version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "torch": torch.__version__,
-        }
-        manifest = {
-            "kind": type(self).__name__,
-            "options": self.options(),
-            "learned": learned,
-            "data": about,
-            "versions": versions,
-        }
-        checkpoint.write(folder, manifest, tensors | more)
-
-    @classmethod
-    def load(cls, folder: checkpoint.Path_, device: str = "auto") -> Self:
-        """Read what `save` wrote."""
-        manifest, tensors = checkpoint.read(folder)
-        require(
-            manifest.get("kind") == cls.__name__,
-            f"'{folder}' holds a {manifest.get('kind')}, not a {cls.__name__}",
-            "load it with the class that saved it, or with aleator.load_model",
-        )
-        try:
-            made = cls.restore(manifest["options"] | {"device": device})
-            made.data = checkpoint.unpack_data(manifest["data"], tensors)
-            if made.data.fingerprint != manifest["data"]["fingerprint"]:
-                raise RuntimeError("its two files do not belong together")
-            # copied, since products of memory-mapped tensors differ in the last bit where these lie askew
-            learned = {n: v.to(made.torch_device, copy=True) for n, v in tensors.items() if not n.startswith("data.")}
-            made.unpack(manifest["learned"], learned)
-        except torch.OutOfMemoryError:
-            raise
-        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
-            raise checkpoint.damaged(folder, error) from None
-        return made
-
-    @classmethod
-    def restore(cls, options: dict[str, Any]) -> Self:
-        """Built from the options of a manifest."""
-        return cls(**options)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Model(Recommender):
-    """An estimate of the expectation r_ui, on the scale of the label (0 to 1)."""
+    """An estimate of the expectation r_ui, on the scale of the label (0 to 1).
+
+    `mu` is the weight, or the share kept, of the unobserved pairs. `calibrate` is the monotone map from raw scores onto
+    the label's scale; models that are on it by themselves need none.
+    """
+
+    mu: float = 0.1
+    calibrate: Calibrate = "none"
 
     log: Log | None = field(default=None, init=False)
+    map: Map | None = field(default=None, init=False)
+
+    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are saved
+    facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes that are
+    personalises: ClassVar[bool] = True  # whether scores differ between users
+    ranges: ClassVar[Ranges] = {}  # where `aleator tune` searches
+    paper_ranges: ClassVar[Ranges] = {}  # and with recipe "paper"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
 
     @property
     def stops_early(self) -> bool:
@@ -283,12 +51,46 @@ class Model(Recommender):
         return False
 
     @abstractmethod
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+        """Learn from `self.fitted`; where training stops early it does so on `check`, or after `epochs` without it."""
+
+    @abstractmethod
+    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        """Scores before calibration, [B, n_items] or [B, len(items)]; a tensor that the caller may write into."""
+
+    def raw_pairs(self, users: Users) -> Tensor:
+        """The same for each item of each history, [n]."""
+        return self.raw_block(users)[users.row, users.item]
+
+    def out_of_sample_pairs(self, users: Users) -> Tensor | None:
+        """The expectation of each item of each history as if that pair had not been seen, [n]; None where that takes
+        fitting again."""
+        return None
+
+    def parameters(self) -> list[Tensor]:
+        """What can be trained together with an estimator; `publish` then makes scores of it."""
+        raise AleatorError(
+            f"{type(self).__name__} cannot be trained jointly", "use MF, LightGCN or MultVAE, or leave out joint"
+        )
+
+    def publish(self) -> None:
+        """Make what scores are computed from out of the parameters."""
+
     def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
-        """Learn from `data`; where training stops early it does so on `check`, or after `epochs` without it."""
+        """Learn from `data` and calibrate."""
+        self.data, self.map = data, None
+        self.learn(check, epochs)
+        with torch.no_grad():
+            self.map = fit_map(self.raw_block, self.histories, self.calibrate, self.mu, self.seed)
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        scores = self.raw_block(users, items)
+        return self.without_history(scores if self.map is None else self.map(scores), users, items)
 
     def score_pairs(self, users: Users) -> Tensor:
         """The expectation of each item of each history, [n]."""
-        return self.score_block(users)[users.row, users.item]
+        scores = self.raw_pairs(users)
+        return scores if self.map is None else self.map(scores)
 
     def fit(self, data: Split | Interactions) -> Self:
         split = as_split(data)
@@ -310,21 +112,24 @@ class Model(Recommender):
 
         def recall() -> float:
             with torch.no_grad():
+                self.publish()
                 overall, _ = check.recall(lambda users: [self.score_block(users)])
             return float(overall.mean())
 
         return recall
 
+    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        about = {name: getattr(self, name) for name in self.facts}
+        tensors = {f"model.{name}": getattr(self, name) for name in self.learned}
+        if self.map is not None:
+            tensors |= {"model.map.x": self.map.x, "model.map.y": self.map.y}
+        return about | {"log": None if self.log is None else self.log.to_dict()}, tensors
 
-def as_split(data: Split | Interactions) -> Split:
-    """A split as it is; bare interactions as a split without a test part."""
-    if isinstance(data, Split):
-        return data
-    require(
-        isinstance(data, Interactions),
-        f"a {type(data).__name__} cannot be fitted on",
-        "give a Split or Interactions, such as al.read or al.load return",
-    )
-    require(data.n_users > 1, "the data has one user only", "give the interactions of several users")
-    nothing = data.take(np.zeros(len(data), bool))
-    return Split(data, nothing, nothing, valid_by="user_time" if data.in_time() is not None else "random")
+    def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.log = None if learned["log"] is None else Log(**learned["log"])
+        for name in self.facts:
+            setattr(self, name, learned[name])
+        for name in self.learned:
+            setattr(self, name, tensors[f"model.{name}"])
+        if "model.map.x" in tensors:
+            self.map = Map(tensors["model.map.x"], tensors["model.map.y"])

@@ -8,18 +8,19 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from aleator.data.interactions import Interactions
 from aleator.errors import need, require
 from aleator.evaluation.held_out import HeldOut
-from aleator.models.base import Model
+from aleator.models.factors import FactorModel
+from aleator.models.gradient import GradientModel
 from aleator.progress import progress
+from aleator.search import Among, Between, Ranges
 from aleator.training.histories import Histories, Users
-from aleator.training.kernels import add_by_item, history_sum, least_squares, pair_products
-from aleator.training.trainer import Log, Trainer
+from aleator.training.kernels import add_by_item, history_sum, least_squares, leave_one_out, pair_products
+from aleator.training.trainer import Log
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MF(Model):
+class MF(FactorModel, GradientModel):
     """Matrix factorisation: r_ui = <x_u, y_i>, near 0 for a pair that is not expected and near 1 for one that is.
 
     Minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2) with w = 1 on observed pairs (times their weight) and `mu`
@@ -28,20 +29,22 @@ class MF(Model):
     `"all"` they come from one Gram matrix, so that an epoch costs the observed pairs and not users x items.
     """
 
-    dim: int = 128
-    mu: float = 0.1  # weight, or share kept, of the unobserved pairs
     l2: float = 0.005
     solver: Literal["als", "adam"] = "als"
     iterations: int = 15  # of ALS
     negatives: Literal["all", "each", "shared"] = "all"  # Adam: all, or drawn for each user, or one set for a batch
     lr: float = 2e-3
-    batch_size: int | Literal["auto"] = "auto"  # users; "auto" makes about 8 steps an epoch
-    max_epochs: int = 200
-    patience: int = 10
-    check_every: int = 2
 
     solved_by: str | None = field(default=None, init=False)  # "implicit", "torch" or "adam"
 
+    facts: ClassVar[tuple[str, ...]] = ("solved_by",)
+    steps: ClassVar[int] = 8
+    ranges: ClassVar[Ranges] = {
+        "dim": Among(64, 128, 256),
+        "mu": Between(0.01, 0.5, log=True),
+        "l2": Between(1e-4, 1.0, log=True),
+    }
+    paper_ranges: ClassVar[Ranges] = {"mu": Among(0.01, 0.1, 0.2, 0.4), "l2": Among(0.0, 1e-4, 1e-3, 1e-2, 1e-1)}
     paper: ClassVar[dict[str, Any]] = {
         "solver": "adam",
         "negatives": "shared",
@@ -53,25 +56,20 @@ class MF(Model):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
-        require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
-        require(
-            min(self.iterations, self.max_epochs, self.patience, self.check_every) >= 1
-            and (self.batch_size == "auto" or self.batch_size >= 1)
-            and self.lr > 0,
-            "a training option is not positive",
-            "give numbers above 0",
-        )
+        require(self.iterations >= 1, f"iterations is {self.iterations}", "give at least 1")
 
     @property
     def stops_early(self) -> bool:
         return self.solver == "adam"
 
-    def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
-        self.data = data
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
         if self.solver == "adam":
-            self._adam(check, epochs)
+            self.user_factors, self.item_factors = self.normal(
+                (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
+            )
+            self.optimise(self.parameters(), self.loss, check, epochs)
+            self.solved_by = "adam"
         elif self.torch_device.type == "cuda":
             self._als_torch()
         else:
@@ -113,26 +111,8 @@ class MF(Model):
         self.user_factors = least_squares(self.item_factors, self.histories, self.mu, self.l2)
         self.solved_by, self.log = solver, Log(self.iterations)
 
-    def _adam(self, check: HeldOut | None, epochs: int | None) -> None:
-        generator = torch.Generator().manual_seed(self.seed)
-        sizes = (self.fitted.n_users, self.fitted.n_items)
-        self.user_factors, self.item_factors = (
-            (0.01 * torch.randn(n, self.dim, generator=generator)).to(self.torch_device).requires_grad_() for n in sizes
-        )
-        trainer = Trainer(
-            max_epochs=epochs or self.max_epochs,
-            batch_size=self.histories.batch_size(8) if self.batch_size == "auto" else self.batch_size,
-            lr=self.lr,
-            device=self.torch_device,
-            patience=self.patience,
-            check_every=self.check_every,
-            seed=self.seed,
-            label="MF by Adam",
-        )
-        parameters = [self.user_factors, self.item_factors]
-        self.log = trainer.fit(parameters, self.loss, self.histories, self.checker(check))
-        self.user_factors, self.item_factors = (p.detach() for p in parameters)
-        self.solved_by = "adam"
+    def parameters(self) -> list[Tensor]:
+        return [self.user_factors, self.item_factors]
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         """The objective summed over a batch, or its estimate from a share of the others; item L2 in proportion."""
@@ -174,28 +154,14 @@ class MF(Model):
         drawn[users.row, users.item] = 0
         return drawn
 
-    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        """[B, dim] and [n_items, dim] whose inner products are the scores; newcomers are solved for exactly."""
-        new = users.index < 0
-        if users.trained or not bool(new.any()):
-            return self.user_factors[users.index], self.item_factors
-        solved = least_squares(self.item_factors, Histories.of_users(users, len(self.item_factors)), self.mu, self.l2)
-        known = self.user_factors[users.index.clamp_min(0)]
-        return torch.where(new[:, None], solved, known), self.item_factors
+    def fold_in(self, users: Users) -> Tensor:
+        """Newcomers are solved for exactly."""
+        rows = Histories.of_users(users, len(self.item_factors))
+        return least_squares(self.item_factors, rows, self.mu, self.l2)
 
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        x, y = self.factors(users)
-        scores = x @ (y if items is None else y[items]).T
-        return self.without_history(scores, users, items)
-
-    def score_pairs(self, users: Users) -> Tensor:
-        return pair_products(*self.factors(users), users)
-
-    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        learned = {"solved_by": self.solved_by, "log": None if self.log is None else self.log.to_dict()}
-        return learned, {"model.user_factors": self.user_factors, "model.item_factors": self.item_factors}
-
-    def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.solved_by = learned["solved_by"]
-        self.log = None if learned["log"] is None else Log(**learned["log"])
-        self.user_factors, self.item_factors = tensors["model.user_factors"], tensors["model.item_factors"]
+    def out_of_sample_pairs(self, users: Users) -> Tensor | None:
+        """In closed form for least squares: `kernels.leave_one_out`."""
+        if self.solver != "als":
+            return None
+        rows = Histories.of_users(users, len(self.item_factors))
+        return leave_one_out(self.item_factors, rows, self.mu, self.l2)

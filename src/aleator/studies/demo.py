@@ -20,8 +20,8 @@ from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
 from aleator.evaluation.significance import Comparison
 from aleator.models import Model
-from aleator.models.base import Recommender
 from aleator.ranking import best
+from aleator.recommender import Recommender
 
 Ids = NDArray[np.int64]
 SHOWN = ("recall@20", "recall@50", "ndcg@20", "ndcg@50")

@@ -13,7 +13,7 @@ from typing import Any
 from aleator.aur import AUR
 from aleator.data.splits import Split
 from aleator.evaluation.protocols import evaluate
-from aleator.models.base import Recipe
+from aleator.recommender import Recipe
 from aleator.settings import build, open_split, parse_settings
 from aleator.studies import record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -118,9 +119,42 @@ def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Ten
     w_i is the pair's weight on the items of the row (Y = 1) and `mu` on all others (Y = 0); `factors` [n_items, dim]
     holds y. Rows are solved in batches of like length, so that padding stays small.
     """
+    solved = factors.new_zeros((rows.n_users, factors.shape[1]))
+    everyone = _everyone(factors, mu, l2)
+    for index, users in _alike(rows, factors):
+        problem = _Problem(factors, everyone, users, mu)
+        solved[index] = problem.solve(problem.target[..., None]).squeeze(-1)
+    return solved
+
+
+def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
+    """<x, y_i> of each pair of the rows, [n], where x is solved with that pair unobserved (weight `mu`, Y = 0).
+
+    With normal matrix A, r = <x, y>, h = y' A^-1 y and weight w this is (r - w h) / (1 - (w - mu) h), by the rank-one
+    update of Sherman and Morrison (1950).
+    """
+    found = factors.new_zeros(len(rows.item))
+    everyone = _everyone(factors, mu, l2)
+    for index, users in _alike(rows, factors):
+        problem = _Problem(factors, everyone, users, mu)
+        x = problem.solve(problem.target[..., None])
+        h = (problem.padded * problem.solve(problem.padded.mT).mT).sum(-1)
+        r = (problem.padded @ x).squeeze(-1)
+        left = (r - problem.weight * h) / (1 - problem.extra * h)
+        found[rows.indptr[index][users.row] + problem.place] = left[users.row, problem.place]
+    return found
+
+
+def _everyone(factors: Tensor, mu: float, l2: float) -> Tensor:
+    """What the normal matrices of all rows have in common, [dim, dim]."""
+    gram = mu * factors.T @ factors
+    gram.diagonal().add_(l2)
+    return gram
+
+
+def _alike(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
+    """Batches of rows of like length: their numbers, and their histories."""
     dim = factors.shape[1]
-    everyone = mu * factors.T @ factors + l2 * torch.eye(dim, dtype=factors.dtype, device=factors.device)
-    solved = factors.new_zeros((rows.n_users, dim))
     size, order = rows.size.sort(descending=True)
     lengths = size.tolist()
     first = 0
@@ -128,24 +162,31 @@ def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Ten
         count = max(_CELLS[factors.device.type] // (dim * (lengths[first] + dim)), 1)
         index = order[first : first + count]
         index = index[rows.size[index] > 0]
-        solved[index] = _solve(factors, everyone, rows.batch(index), mu)
+        yield index, rows.batch(index)
         first += count
-    return solved
 
 
-def _solve(factors: Tensor, everyone: Tensor, users: Users, mu: float) -> Tensor:
-    """[B, dim] by one batched Cholesky factorisation; `everyone` is what all users have in common, [dim, dim]."""
-    longest = int(users.size.max())
-    place = torch.arange(len(users.row), device=factors.device) - (users.size.cumsum(0) - users.size)[users.row]
-    padded = factors.new_zeros((len(users), longest, factors.shape[1]))
-    padded[users.row, place] = factors[users.item]
-    weight = factors.new_zeros((len(users), longest))
-    weight[users.row, place] = users.weight.to(factors.dtype)
-    extra = torch.where(weight > 0, weight - mu, weight)
-    normal = everyone + (padded * extra[..., None]).mT @ padded
-    target = (padded * weight[..., None]).sum(1)
-    root, failed = torch.linalg.cholesky_ex(normal)
-    if bool(failed.any()):  # singular, as with more dimensions than items and no l2: the smallest of the minimisers
-        smallest: Tensor = torch.linalg.pinv(normal, hermitian=True)
-        return (smallest @ target[..., None]).squeeze(-1)
-    return torch.cholesky_solve(target[..., None], root).squeeze(-1)
+class _Problem:
+    """The normal equations of a batch of rows, padded to the longest, and one Cholesky factorisation of them."""
+
+    def __init__(self, factors: Tensor, everyone: Tensor, users: Users, mu: float) -> None:
+        longest = int(users.size.max())
+        self.place = (
+            torch.arange(len(users.row), device=factors.device) - (users.size.cumsum(0) - users.size)[users.row]
+        )
+        self.padded = factors.new_zeros((len(users), longest, factors.shape[1]))  # [B, longest, dim]
+        self.padded[users.row, self.place] = factors[users.item]
+        self.weight = factors.new_zeros((len(users), longest))
+        self.weight[users.row, self.place] = users.weight.to(factors.dtype)
+        self.extra = torch.where(self.weight > 0, self.weight - mu, self.weight)
+        self.normal = everyone + (self.padded * self.extra[..., None]).mT @ self.padded
+        self.target = (self.padded * self.weight[..., None]).sum(1)  # [B, dim]
+        self.root, failed = torch.linalg.cholesky_ex(self.normal)
+        self.singular = bool(failed.any())
+
+    def solve(self, right: Tensor) -> Tensor:
+        """A^-1 `right`, [B, dim, n]; the smallest minimiser where A is singular, as with more dimensions than items."""
+        if self.singular:
+            smallest: Tensor = torch.linalg.pinv(self.normal, hermitian=True)
+            return smallest @ right
+        return torch.cholesky_solve(right, self.root)

@@ -22,6 +22,7 @@ from aleator.training.histories import Histories, Users, pieces
 from aleator.training.row_adam import RowAdam
 
 Precision = Literal["auto", "float32", "tf32", "bf16"]
+Loss = Callable[[Users, torch.Generator], Tensor]  # summed over the users of a batch
 
 
 class Optimizer(Protocol):
@@ -62,7 +63,7 @@ class Trainer:
     def fit(
         self,
         parameters: Sequence[Tensor],
-        loss: Callable[[Users, torch.Generator], Tensor],
+        loss: Loss,
         histories: Histories,
         check: Callable[[], float] | None = None,
         optimizer: Optimizer | None = None,
