@@ -11,27 +11,36 @@ from aleator.errors import AleatorError
 from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
 from aleator.loading import load_model
-from aleator.models import MF, Model
+from aleator.models import EASE, MF, UE, GraphFilter, ItemKNN, LightGCN, Model, MultVAE, graft
+from aleator.tuning import tune
 from aleator.uncertainty import Estimator, FactorEstimator
 from aleator.version import __version__
 
 __all__ = [
     "AUR",
+    "EASE",
     "MF",
+    "UE",
     "AleatorError",
     "Estimator",
     "FactorEstimator",
+    "GraphFilter",
     "Interactions",
+    "ItemKNN",
+    "LightGCN",
     "Model",
+    "MultVAE",
     "Report",
     "Split",
     "Tail",
     "__version__",
     "evaluate",
     "given",
+    "graft",
     "load",
     "load_model",
     "read",
     "simulate",
+    "tune",
     "write",
 ]

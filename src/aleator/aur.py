@@ -1,7 +1,7 @@
 """AUR: a model, an uncertainty estimator on top of it, and the blend of both. Read this file first.
 
-fit        the model learns the expectation r; it is frozen; the estimator learns the log-variance s of each label;
-           lam is chosen on held-out pairs; both are refitted on all training pairs
+fit        the model learns the expectation r; it is frozen; the estimator learns the log-variance s of each label
+           (or both go on together: AUR-J); lam is chosen on held-out pairs; both are refitted on all training pairs
 score      lam * r + (1 - lam) * sigma, with sigma = sqrt(exp(s) / K) and K = 1 / beta
 recommend  the k highest scores among what a user has not seen
 """
@@ -9,7 +9,7 @@ recommend  the k highest scores among what a user has not seen
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -23,13 +23,16 @@ from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
+from aleator.joint import Joint
 from aleator.models.base import Model
 from aleator.ranking import blend, uncertainty
 from aleator.recommender import Recommender, Who, as_split
+from aleator.residuals import OutOfSample
 from aleator.scan import Scan, available
+from aleator.search import Among, Between, Ranges
 from aleator.training.histories import Users, resolve_device
-from aleator.training.trainer import Log
-from aleator.uncertainty.base import Estimator
+from aleator.training.trainer import Log, Trainer
+from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
 _SCANNED = 4096  # items from which on a catalogue is scanned
@@ -41,6 +44,8 @@ class AUR(Recommender):
 
     `alpha` weighs the observed pairs when the estimator is trained: more of it lifts the tail. `lam` is the knob between
     expectation (1, safe) and uncertainty (0, exploratory); "auto" chooses it on validation by `select`.
+    `residuals="loo"` trains the estimator on expectations of the observed pairs by a model that did not see them.
+    `joint` goes on to train both together (AUR-J), with the weights of the estimator's stage or of the model's.
     `recipe="paper"` is the released program's protocol (epoch and lam chosen on the test part), for comparing with
     published numbers only.
     """
@@ -56,8 +61,21 @@ class AUR(Recommender):
     lam: float | Literal["auto"] = "auto"
     select: selection.Select = "balanced"
     tail: Tail = field(default_factory=lambda: Tail.mass(0.5))
+    residuals: Literal["in-sample", "loo"] = "in-sample"
+    joint: bool = False
+    joint_weights: Literal["estimator", "model"] = "estimator"  # alpha and 1 on observed and other pairs, or 1 and mu
+    joint_lr: float = 1e-3
+    joint_clip: float = 1.0  # the largest norm of a gradient
+    joint_epochs: int = 100  # the most of them
+
+    log: Log | None = field(default=None, init=False)  # of the joint training
 
     paper: ClassVar[dict[str, Any]] = {"floor": 1e-3}
+    ranges: ClassVar[Ranges] = {  # where `aleator tune` searches, beside those of the model and the estimator
+        "alpha": Between(1.0, 5.0, log=True),
+        "gamma": Between(1e-4, 1e-1, log=True),
+    }
+    paper_ranges: ClassVar[Ranges] = {"alpha": Among(1.0, 2.0, 3.0, 4.0, 5.0), "gamma": Among(1e-3, 1e-2)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,6 +89,12 @@ class AUR(Recommender):
             "alpha or beta is not above 0, or gamma or floor is below 0",
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
+        require(
+            min(self.joint_lr, self.joint_clip, self.joint_epochs) > 0,
+            "an option of joint training is not positive",
+            "give numbers above 0",
+        )
+        require(not (self.joint and self.residuals == "loo"), "joint training has no residuals", "drop one of the two")
         _check_lam(self.lam)
         self.device = self._one_device()
         shared: dict[str, Any] = {n: self.given[n] for n in ("seed", "recipe") if n in self.given}
@@ -95,6 +119,7 @@ class AUR(Recommender):
 
     def fit(self, data: Split | Interactions) -> Self:
         split = as_split(data)
+        told = self._check_frozen(split)
         fitted, held = self.choose_on(split)
         self.tail_rule = split.paper_tail if self.recipe == "paper" and split.paper_tail else self.tail
         tail = self.tail_items = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
@@ -108,9 +133,17 @@ class AUR(Recommender):
                 overall, _ = some.recall(lambda users: [self.estimator.log_variance(users)])
             return float(overall.mean())
 
+        def monitor_both() -> float:
+            """The best Recall@20 of a few blends."""
+            with torch.no_grad():
+                overall, _ = some.recall_of_blends(self.parts, selection.PAPER)
+            return float(overall.mean(1).max())
+
         self.data = fitted
         self.model.train(fitted, some)
-        self.estimator.train(self.histories, self.model, self.objective, monitor)
+        self.estimator.train(self.histories, self._frozen(), self.objective, monitor)
+        if self.joint:
+            self.log = self._train_jointly(monitor_both)
         fine = selection.PAPER if self.recipe == "paper" else selection.FINE
         choice = selection.choose(many, self.parts, fine, self.select)
         self.curve = choice.curve
@@ -118,15 +151,47 @@ class AUR(Recommender):
             self.lam_used = choice.lam
         if self.recipe == "ours" and self.refit:
             self._refit(split.everything)
+        self.notes = self.model.notes + told
         return self
+
+    def _check_frozen(self, split: Split) -> list[str]:
+        """A model from elsewhere that was fitted on the held-out pairs too would look better there than it is."""
+        if not self.model.frozen or self.recipe == "paper" or len(split.valid):
+            return []
+        require(
+            self.lam != "auto",
+            "lam cannot be chosen for a grafted model on pairs that it may have been fitted on",
+            "split with a validation part (data.split(valid=0.1), or al.load(name).carve(0.1)), fit the recommender on "
+            "split.train and give the whole split here; or give lam yourself, such as lam=0.5",
+        )
+        return ["graft: the estimator's epochs were chosen on pairs that the model may have been fitted on"]
 
     def _refit(self, data: Interactions) -> None:
         """The same on all training pairs, for as many epochs as validation chose."""
         self.data = data
         logs = self.model.log, self.estimator.log
         self.model.train(data, epochs=_epochs(self.model.log))
-        self.estimator.train(self.histories, self.model, self.objective, epochs=_epochs(self.estimator.log))
+        self.estimator.train(self.histories, self._frozen(), self.objective, epochs=_epochs(self.estimator.log))
         self.model.log, self.estimator.log = logs
+        if self.log is not None and self.log.best_epoch:
+            self._train_jointly(epochs=self.log.best_epoch)
+
+    def _frozen(self) -> Expectation:
+        """What the estimator learns the residuals of."""
+        return self.model if self.residuals == "in-sample" else OutOfSample(self.model)
+
+    def _train_jointly(self, check: Callable[[], float] | None = None, epochs: int | None = None) -> Log:
+        weights = (self.alpha, 1.0) if self.joint_weights == "estimator" else (1.0, self.model.mu)
+        trainer = Trainer(
+            max_epochs=epochs or self.joint_epochs,
+            batch_size=self.histories.batch_size(16),
+            lr=self.joint_lr,
+            device=self.torch_device,
+            clip=self.joint_clip,
+            seed=self.seed,
+            label="joint training",
+        )
+        return Joint(self.model, self.estimator, self.objective, *weights).train(self.histories, trainer, check)
 
     def parts(self, users: Users, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Expectation and uncertainty, [B, n_items] or [B, len(items)] each."""
@@ -150,10 +215,20 @@ class AUR(Recommender):
         """As `Recommender.recommend`, with the expectation and the uncertainty of each item, at this `lam`."""
         if lam is None:
             return super().recommend(users, k, **options)
+        return self._turned(lam).recommend(users, k, **options)
+
+    def rerank(self, candidates: Any, k: int | None = None, *, lam: float | None = None, **options: Any) -> Any:
+        """As `Recommender.rerank`, with the expectation and the uncertainty of each pair, at this `lam`."""
+        if lam is None:
+            return super().rerank(candidates, k, **options)
+        return self._turned(lam).rerank(candidates, k, **options)
+
+    def _turned(self, lam: float) -> Self:
+        """The same tensors at another lam: somebody else may be asking at this one meanwhile."""
         _ = self.histories  # uploaded once, not once a call
-        turned = copy.copy(self)  # the same tensors: somebody else may be asking at another lam meanwhile
+        turned = copy.copy(self)
         turned.set_lam(lam)
-        return turned.recommend(users, k, **options)
+        return turned
 
     def set_lam(self, lam: float) -> None:
         """Turn the knob of a fitted AUR: 1 is the expectation alone, 0 the uncertainty alone."""
@@ -180,7 +255,7 @@ class AUR(Recommender):
         """The item factors prepared for `top`, once for each fit, where that is worth it."""
         if self.torch_device.type != "cpu" or self.fitted.n_items < _SCANNED or not available():
             return None
-        if not (hasattr(self.model, "factors") and hasattr(self.estimator, "factors")):
+        if not (hasattr(self.model, "factors") and hasattr(self.estimator, "factors")) or self.model.map is not None:
             return None
         nobody = self.histories.batch(torch.arange(0))
         y, q = self.model.factors(nobody)[1], self.estimator.factors(nobody)[1]
@@ -231,9 +306,11 @@ class AUR(Recommender):
         mine = {
             "lam": self.lam_used,
             "curve": self.curve,
+            "notes": self.notes,
             "tail": str(self.tail_rule),
             "model": learned,
             "estimator": None if self.estimator.log is None else self.estimator.log.to_dict(),
+            "joint": None if self.log is None else self.log.to_dict(),
         }
         tensors = tensors | {"tail": self.tail_items}
         return mine, tensors | {f"estimator.{name}": value for name, value in self.estimator.tensors().items()}
@@ -241,9 +318,11 @@ class AUR(Recommender):
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.lam_used, self.curve, self.tail_rule = learned["lam"], learned["curve"], Tail.parse(learned["tail"])
         self.tail_items = tensors["tail"]
+        self.notes = learned["notes"]
         self.model.data = self.data
         self.model.unpack(learned["model"], tensors)
         self.estimator.log = None if learned["estimator"] is None else Log(**learned["estimator"])
+        self.log = None if learned["joint"] is None else Log(**learned["joint"])
         mine = {name.removeprefix("estimator."): v for name, v in tensors.items() if name.startswith("estimator.")}
         self.estimator.set_tensors(mine)
 

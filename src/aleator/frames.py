@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from aleator.errors import need
+from aleator.errors import need, require
 
 
 def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
@@ -25,3 +25,28 @@ def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
     import polars as pl
 
     return pl.DataFrame(columns)
+
+
+def opened(table: Any, *columns: str) -> Any:
+    """A frame of any kind as narwhals shows it; it must have these columns."""
+    need("narwhals", "a table")
+    import narwhals as nw
+
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    kind = type(table).__name__
+    require(isinstance(frame, nw.DataFrame), f"a {kind} is no table", "give a frame of pandas, polars or pyarrow")
+    for name in columns:
+        require(name in frame.columns, f"the table has no column '{name}'", f"it has {', '.join(frame.columns)}")
+    return frame
+
+
+def with_columns(frame: Any, rows: Any, columns: dict[str, Any]) -> Any:
+    """These rows of what `opened` gave, with more columns behind the ids; one of a name it has is kept as given_NAME."""
+    import narwhals as nw
+
+    given = {name: f"given_{name}" for name in frame.columns if name in columns}
+    kept = nw.maybe_reset_index(frame.drop(list(given.values()), strict=False)[rows].rename(given))
+    made = [nw.new_series(name, v.tolist(), backend=frame.implementation) for name, v in columns.items()]
+    ids = [name for name in kept.columns if name in ("user_id", "item_id")]
+    rest = [name for name in kept.columns if name not in ids]
+    return kept.with_columns(*made).select(*ids, *columns, *rest).to_native()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _quiet = False
+_display: Progress | None = None
 
 
 def quiet(on: bool = True) -> None:
@@ -47,8 +48,16 @@ def progress(label: str, total: int | None) -> Iterator[Bar]:
     >>> with progress("fitting", 3) as bar:
     ...     bar.advance(1, loss=0.5)
     """
+    global _display
     if _quiet or not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         yield Bar()
+        return
+    if _display is not None:  # work within work is one more line
+        task = _display.add_task(label, total=total, shown="")
+        try:
+            yield _RichBar(_display, task)
+        finally:
+            _display.remove_task(task)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -56,4 +65,8 @@ def progress(label: str, total: int | None) -> Iterator[Bar]:
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = TextColumn("{task.fields[shown]}")
     with Progress(*columns, shown, console=Console(stderr=True), transient=True) as display:
-        yield _RichBar(display, display.add_task(label, total=total, shown=""))
+        _display = display
+        try:
+            yield _RichBar(display, display.add_task(label, total=total, shown=""))
+        finally:
+            _display = None

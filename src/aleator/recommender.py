@@ -19,6 +19,7 @@ from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
 from aleator.frames import to_frame
 from aleator.ranking import best, blocks
+from aleator.rerank import Missing, rerank
 from aleator.training import checkpoint
 from aleator.training.histories import Histories, Users, resolve_device
 from aleator.version import __version__
@@ -39,6 +40,7 @@ class Recommender(Configurable, ABC):
     refit: bool = True  # fit anew on train and validation together once the choices are made
 
     data: Interactions | None = field(default=None, init=False)  # what it was fitted on
+    notes: list[str] = field(default_factory=list, init=False)  # what a person should know of the fit
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
@@ -171,6 +173,15 @@ class Recommender(Configurable, ABC):
             shown = self.fitted.titles[self.fitted.items.encode(columns["item_id"])]
             columns["title"] = shown.astype(object).tolist()
         return to_frame(columns, self.fitted.frame)
+
+    def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
+        """The rows of a frame of candidates (user_id, item_id, ...) by this recommender's own scores, at most k a user.
+
+        Users stay in the order in which they come. The same kind of frame comes back, with rank, score and what else
+        `recommend` tells of a pair; a column of such a name that was given is not used, and kept as given_score and so
+        on. Users and items that are not known are an error; `missing="drop"` leaves them out, and a warning counts them.
+        """
+        return rerank(self, candidates, k, missing)
 
     def top(
         self,

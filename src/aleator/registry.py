@@ -11,10 +11,10 @@ T = TypeVar("T", bound=Configurable)
 
 
 class Registry(Generic[T]):
-    """Classes by the name that is typed, and by the class name that is saved."""
+    """Classes by the name that is typed, and by the class name that is saved; those `unnamed` by the latter alone."""
 
-    def __init__(self, kind: str, **classes: type[T]) -> None:
-        self.kind, self.classes = kind, classes
+    def __init__(self, kind: str, *unnamed: type[T], **classes: type[T]) -> None:
+        self.kind, self.unnamed, self.classes = kind, unnamed, classes
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self.classes:
@@ -23,7 +23,7 @@ class Registry(Generic[T]):
 
     def by_class(self, name: str) -> type[T]:
         """The class called `name`, such as "MF"."""
-        named = {c.__name__: c for c in self.classes.values()}
+        named = {c.__name__: c for c in (*self.classes.values(), *self.unnamed)}
         if name not in named:
             raise unknown_name(self.kind, name, named)
         return named[name]

@@ -92,6 +92,7 @@ def build(
     *,
     with_uncertainty: bool,
     recipe: Recipe,
+    estimator: str = "factor",
     **common: Any,
 ) -> Recommender:
     """An AUR, or a bare model, with `common` options (seed, device, max_epochs) where nothing else was set."""
@@ -110,6 +111,6 @@ def build(
         return expectation.with_defaults(recipe=recipe)
     if isinstance(options.get("tail"), str):
         options["tail"] = Tail.parse(options["tail"])
-    estimator = ESTIMATORS["factor"](**settings.get("estimator", {})).with_defaults(**given_common)
+    uncertain = ESTIMATORS[estimator](**settings.get("estimator", {})).with_defaults(**given_common)
     own = {name: value for name, value in given_common.items() if name != "max_epochs"}
-    return AUR(expectation, estimator=estimator, **{"recipe": recipe, **own, **options})
+    return AUR(expectation, estimator=uncertain, **{"recipe": recipe, **own, **options})

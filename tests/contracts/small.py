@@ -6,11 +6,23 @@ from typing import Any
 
 EPOCHS: dict[str, Any] = {"dim": 3, "lr": 0.05, "max_epochs": 40, "batch_size": 16, "check_every": 1}
 SMALL: dict[str, list[dict[str, Any]]] = {
+    "ease": [{}, {"neighbours": 4, "l2": 30.0}],
+    "graph_filter": [{}, {"neighbours": 4}],
+    "itemknn": [{}, {"neighbours": 4}],
+    "lightgcn": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
     "mf": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
+    "multvae": [EPOCHS | {"hidden": 16, "lr": 0.03, "max_epochs": 15, "check_every": 15}],
+    "ue": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
 }
 STARTS_AT_RANDOM = {  # so that other item numbers mean another start
+    "lightgcn",
     "mf",
+    "multvae",
+    "ue",
 }
 DRAWS_BY_USER = {  # so that other user numbers do, by name and textual options
+    "lightgcn",
     "mf adam",
+    "multvae",
+    "ue",
 }

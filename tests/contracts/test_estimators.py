@@ -20,7 +20,11 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         {"dim": 8, "max_epochs": 4, "lr": 0.01, "activation": "tanh", "history_dropout": 0.3},
         {"dim": 8, "max_epochs": 4, "lr": 0.01, "sampled_items": 20},
         {"dim": 8, "max_epochs": 4, "lr": 0.01, "sampled_items": 1, "batch_size": 1},  # few rows in use
-    ]
+    ],
+    "mlp": [
+        {"hidden": 8, "max_epochs": 4, "lr": 0.01},
+        {"hidden": 8, "max_epochs": 4, "lr": 0.01, "sampled_items": 20, "history_dropout": 0.0},
+    ],
 }
 CASES = [(name, options) for name in ESTIMATORS.classes for options in SMALL.get(name, [{}])]
 Case = tuple[str, dict[str, Any]]
@@ -28,7 +32,7 @@ Case = tuple[str, dict[str, Any]]
 every_estimator = pytest.mark.parametrize(
     "case",
     CASES,
-    ids=lambda c: " ".join([c[0], *[f"{n}={v}" for n, v in c[1].items() if n not in ("dim", "max_epochs", "lr")]]),
+    ids=lambda c: " ".join([c[0], *[f"{n}={v}" for n, v in c[1].items() if n not in ("dim", "hidden", "max_epochs", "lr")]]),
 )
 
 

@@ -154,6 +154,17 @@ def test_with_all_negatives_adams_gradient_is_that_of_weighted_least_squares(sma
         torch.testing.assert_close(parameter.grad * 3, theirs, rtol=1e-6, atol=1e-8)
 
 
+def test_gradients_flow_from_scores_to_the_parameters(small: Interactions) -> None:
+    model = with_factors(small)
+    model.publish()
+    model.score_block(model.histories.batch(torch.tensor([1, 2])), torch.tensor([0, 5])).sum().backward()
+    x, y = model.parameters()
+    assert x.grad is not None
+    assert y.grad is not None
+    torch.testing.assert_close(x.grad[[1, 2]], y[[0, 5]].sum(0).expand(2, 3))
+    torch.testing.assert_close(y.grad[[0, 5]], x[[1, 2]].sum(0).expand(2, 3))
+
+
 @pytest.mark.parametrize("mu", [1.0, 0.2])
 def test_batches_of_users_add_up_to_the_whole_loss(small: Interactions, mu: float) -> None:
     model = with_factors(small, mu=mu, l2=0.05)

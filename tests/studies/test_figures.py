@@ -114,6 +114,15 @@ def test_training_marks_the_best_epoch_and_shows_the_metric_where_measured() -> 
     assert "best epoch: 4" in titles(figure)
 
 
+def test_importance_is_in_percent_with_the_largest_on_top() -> None:
+    (axes,) = figures.importance({"model.mu": 0.2, "alpha": 0.7, "gamma": 0.1}, "recall@20", 12).axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["gamma", "model.mu", "alpha"]
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([10, 20, 70])
+    assert [text.get_text() for text in axes.texts] == ["10", "20", "70"]
+    assert "recall@20" in axes.get_xlabel()
+    assert axes.get_title("left") == "12 complete trials"
+
+
 @pytest.mark.parametrize(
     ("make", "args"),
     [
@@ -126,6 +135,7 @@ def test_training_marks_the_best_epoch_and_shows_the_metric_where_measured() -> 
         (figures.tail_share, ({"MF": {20: 0.0}}, 0.0)),
         (figures.lam_curve, ([], 1.0)),
         (figures.lam_curve, ([{"lam": 1.0, "recall@20": 0.0, "tail_recall@50": 0.0}], 1.0)),
+        (figures.importance, ({}, "recall@20", 0)),
         (figures.training, ([], 0)),
         (figures.training, ([{"epoch": 1, "loss": 0.5}], 1)),
     ],

@@ -11,7 +11,7 @@ import torch
 
 from aleator.training import kernels
 from aleator.training.histories import Histories
-from aleator.training.kernels import least_squares
+from aleator.training.kernels import least_squares, leave_one_out
 
 CPU = torch.device("cpu")
 Matrix = np.ndarray[Any, Any]
@@ -124,3 +124,24 @@ def test_sums_and_products_have_the_same_bits_each_time_and_in_any_batch() -> No
     some = rows.batch(torch.arange(100, 110))
     inside = (everyone.row >= 100) & (everyone.row < 110)
     assert torch.equal(kernels.pair_products(p[100:110], q, some), first[inside])
+
+
+@pytest.mark.parametrize(("mu", "l2"), [(0.1, 0.005), (1.0, 0.1), (0.01, 1.0)])
+def test_leaving_one_out_is_solving_again_with_that_pair_unobserved(mu: float, l2: float) -> None:
+    weight = weights(9, 14)
+    factors = np.random.default_rng(1).normal(size=(14, 4))
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.tensor([7, 0, 2, 3, 5]))
+    found = leave_one_out(torch.from_numpy(factors), Histories.of_users(users, 14), mu, l2).numpy()
+    for place, (row, item) in enumerate(zip(users.row.tolist(), users.item.tolist(), strict=True)):
+        left = weight[users.index[row]].copy()
+        left[item] = 0
+        assert found[place] == pytest.approx(solved(factors, left[None], mu, l2)[0] @ factors[item], rel=1e-8)
+
+
+def test_autograd_knows_the_sums_over_histories_and_the_products_of_pairs() -> None:
+    users = Histories(sp.csr_matrix(weights(6, 8)), CPU).batch(torch.tensor([4, 0, 2, 3, 3]))
+    draw = torch.Generator().manual_seed(0)
+    table, p = (torch.randn(n, 3, generator=draw, dtype=torch.float64, requires_grad=True) for n in (8, 5))
+    weight = torch.rand(len(users.item), generator=draw, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda t: kernels.history_sum(t, users, weight), table)
+    assert torch.autograd.gradcheck(lambda a, b: kernels.pair_products(a, b, users), (p, table))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aleator.errors import AleatorError
 from aleator.training.histories import Histories, Users
-from aleator.training.trainer import Trainer
+from aleator.training.trainer import Trainer, watching
 
 CPU = torch.device("cpu")
 ROWS = [[0], [1, 2], [], [3], [0, 3]]  # the third user has no history
@@ -153,3 +153,18 @@ def test_weight_decay_pulls_towards_zero() -> None:
     trainer(max_epochs=200).fit([free], to_target(free), histories())
     trainer(max_epochs=200, weight_decay=1.0).fit([decayed], to_target(decayed), histories())
     assert decayed.detach().norm() < free.detach().norm()
+
+
+def test_a_watcher_is_told_of_each_check_and_may_end_the_training() -> None:
+    weight, told = torch.zeros(2, requires_grad=True), []
+
+    def watcher(label: str, epoch: int, metric: float) -> None:
+        told.append((label, epoch, metric))
+        if epoch == 4:
+            raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"), watching(watcher):
+        trainer(check_every=2, label="mine").fit([weight], to_target(weight), histories(), values(0.1, 0.2, 0.3))
+    assert told == [("mine", 2, 0.1), ("mine", 4, 0.2)]
+    trainer(max_epochs=2).fit([weight], to_target(weight), histories(), values(0.1, 0.2))
+    assert len(told) == 2  # nobody watches any more

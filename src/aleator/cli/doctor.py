@@ -24,6 +24,7 @@ PACKAGES = (
     "typer",
     "rich",
     "matplotlib",
+    "optuna",
     "pandas",
     "pyarrow",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,14 @@ RECIPE = Annotated[
     Recipe, typer.Option(help="ours, or paper: the released program's protocol, chosen on the test part.")
 ]
 TAIL = Annotated[str | None, typer.Option(help="What is tail: mass:0.5, count:56 or items:0.85.")]
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Columns as wide as what stands in them."""
+    shown = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+    widths = [max(len(c), *(len(r[i]) for r in shown)) if shown else len(c) for i, c in enumerate(columns)]
+    for row in [columns, *shown]:
+        print("  ".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip())
 
 
 def show_json(value: Any) -> None:

@@ -10,7 +10,19 @@ import narwhals as nw
 import typer
 
 from aleator.aur import AUR
-from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, TAIL, show_json
+from aleator.cli.options import (
+    CONFIG,
+    DATA_ROOT,
+    DATASET,
+    JSON,
+    MIN_RATING,
+    QUIET,
+    RECIPE,
+    SET,
+    TAIL,
+    show_json,
+    show_table,
+)
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import require
@@ -30,6 +42,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
     model: Annotated[str, typer.Option(help="The model of the expectation.")] = "mf",
     uncertainty: Annotated[bool, typer.Option(help="Fit the uncertainty estimator on top of the model.")] = True,
+    estimator: Annotated[str, typer.Option(help="The uncertainty estimator: factor, or mlp (AUR-M).")] = "factor",
     data_root: DATA_ROOT = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
@@ -47,6 +60,7 @@ def fit(
         parse_settings(config, set),
         with_uncertainty=uncertainty,
         recipe=recipe,
+        estimator=estimator,
         seed=seed,
         device=device,
         max_epochs=max_epochs,
@@ -132,7 +146,4 @@ def recommend(
     if json:
         show_json(table.rows(named=True))
         return
-    shown = [[f"{v:.4f}" if isinstance(v, float) else str(v) for v in row] for row in table.rows()]
-    widths = [max(len(c), *(len(r[i]) for r in shown)) if shown else len(c) for i, c in enumerate(table.columns)]
-    for row in [table.columns, *shown]:
-        print("  ".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip())
+    show_table(table.columns, table.rows())

@@ -14,7 +14,7 @@ from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
-from aleator.models.calibration import Calibrate, Map, fit_map
+from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.recommender import Recommender, as_split
 from aleator.search import Ranges
 from aleator.training.histories import Users
@@ -38,6 +38,7 @@ class Model(Recommender):
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are saved
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes that are
     personalises: ClassVar[bool] = True  # whether scores differ between users
+    frozen: ClassVar[bool] = False  # whether it was fitted elsewhere, and cannot be fitted again
     ranges: ClassVar[Ranges] = {}  # where `aleator tune` searches
     paper_ranges: ClassVar[Ranges] = {}  # and with recipe "paper"
 
@@ -81,7 +82,11 @@ class Model(Recommender):
         self.data, self.map = data, None
         self.learn(check, epochs)
         with torch.no_grad():
-            self.map = fit_map(self.raw_block, self.histories, self.calibrate, self.mu, self.seed)
+            self.map = self.fit_map(check)
+
+    def fit_map(self, check: HeldOut | None) -> Map | None:
+        """The map of raw scores onto the label's scale, fitted on training pairs."""
+        return fit_map(samples(self.raw_block, self.histories, self.mu, self.seed), self.calibrate, self.torch_device)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         scores = self.raw_block(users, items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -16,9 +17,24 @@ from aleator.training.histories import Users
 from aleator.training.kernels import history_sum, pair_products
 
 
+class ProductModel(Model):
+    """r_ui = <x_u, y_i>, whatever x and y are made of."""
+
+    @abstractmethod
+    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        """[B, dim] and [n_items, dim] whose inner products are the raw scores; the items' is one and the same tensor."""
+
+    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        x, y = self.factors(users)
+        return x @ (y if items is None else y[items]).T
+
+    def raw_pairs(self, users: Users) -> Tensor:
+        return pair_products(*self.factors(users), users)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class FactorModel(Model):
-    """r_ui = <x_u, y_i>. Newcomers get an x from their history, by `fold_in`."""
+class FactorModel(ProductModel):
+    """r_ui = <x_u, y_i> with factors for each user and item. Newcomers get an x from their history, by `fold_in`."""
 
     dim: int = 128
 
@@ -38,12 +54,18 @@ class FactorModel(Model):
         """
         kept: tuple[Tensor, Tensor] | None = getattr(self, "_fold", None)
         if kept is None or kept[0] is not self.user_factors:
-            everyone = self.histories.batch((self.histories.host_size > 0).nonzero().squeeze(1), trained=True)
-            made, known = self._summed(everyone).double(), self.user_factors[everyone.index].double()
-            gram = made.T @ made
-            gram.diagonal().add_(1e-6 * gram.diagonal().mean() + 1e-12)
-            kept = self._fold = (self.user_factors, torch.linalg.solve(gram, made.T @ known).to(self.user_factors))
+            everyone = (self.histories.host_size > 0).nonzero().squeeze(1)
+            kept = self._fold = (self.user_factors, self.fold_map(everyone))
         return self._summed(users) @ kept[1]
+
+    def fold_map(self, who: Tensor) -> Tensor:
+        """[dim + 1, dim] the map, fitted on the users `who` (dense ids)."""
+        users = self.histories.batch(who, trained=True)
+        made, known = self._summed(users).double(), self.user_factors[users.index].double()
+        gram = made.T @ made
+        gram.diagonal().add_(1e-6 * gram.diagonal().mean() + 1e-12)
+        solved: Tensor = torch.linalg.solve(gram, made.T @ known)
+        return solved.to(self.user_factors)
 
     def _summed(self, users: Users) -> Tensor:
         """[B, dim + 1] item factors summed over each history / sqrt(its size), and a one."""
@@ -52,19 +74,11 @@ class FactorModel(Model):
         return torch.cat([summed, summed.new_ones(len(users), 1)], 1)
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        """[B, dim] and [n_items, dim] whose inner products are the raw scores."""
         new = users.index < 0
         if users.trained or not bool(new.any()):
             return self.user_factors[users.index], self.item_factors
         known = self.user_factors[users.index.clamp_min(0)]
         return torch.where(new[:, None], self.fold_in(users), known), self.item_factors
-
-    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        x, y = self.factors(users)
-        return x @ (y if items is None else y[items]).T
-
-    def raw_pairs(self, users: Users) -> Tensor:
-        return pair_products(*self.factors(users), users)
 
     def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
         super().train(data, check, epochs)

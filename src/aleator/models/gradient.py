@@ -47,7 +47,14 @@ class GradientModel(Model):
         drawn = [spread * torch.randn(tuple(shape), generator=generator) for shape in shapes]
         return [table.to(self.torch_device) for table in drawn]
 
-    def optimise(self, parameters: Sequence[Tensor], loss: Loss, check: HeldOut | None, epochs: int | None) -> None:
+    def optimise(
+        self,
+        parameters: Sequence[Tensor],
+        loss: Loss,
+        check: HeldOut | None,
+        epochs: int | None,
+        weight_decay: float = 0.0,
+    ) -> None:
         """Minimise `loss` (summed over the users of a batch), stopping as `learn` says; then publish."""
         for parameter in parameters:
             parameter.requires_grad_()
@@ -56,6 +63,7 @@ class GradientModel(Model):
             batch_size=self.histories.batch_size(self.steps) if self.batch_size == "auto" else self.batch_size,
             lr=self.lr,
             device=self.torch_device,
+            weight_decay=weight_decay,
             patience=self.patience,
             check_every=self.check_every,
             seed=self.seed,

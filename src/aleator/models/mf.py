@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from aleator.errors import need, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.factors import FactorModel
-from aleator.models.gradient import GradientModel
+from aleator.models.squares import SquaresModel, squares_by_hand
 from aleator.progress import progress
 from aleator.search import Among, Between, Ranges
 from aleator.training.histories import Histories, Users
-from aleator.training.kernels import add_by_item, history_sum, least_squares, leave_one_out, pair_products
+from aleator.training.kernels import least_squares, leave_one_out
 from aleator.training.trainer import Log
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MF(FactorModel, GradientModel):
+class MF(FactorModel, SquaresModel):
     """Matrix factorisation: r_ui = <x_u, y_i>, near 0 for a pair that is not expected and near 1 for one that is.
 
     Minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2) with w = 1 on observed pairs (times their weight) and `mu`
-    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so one side at a time, `"adam"` by gradients. The
-    AUR paper draws a random share `mu` of the others in each batch (`negatives="each"`), the same in expectation; with
-    `"all"` they come from one Gram matrix, so that an epoch costs the observed pairs and not users x items.
+    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so one side at a time, `"adam"` by gradients, with
+    the others as `negatives` says: all, or drawn for each user, or one set for a batch.
     """
 
     l2: float = 0.005
     solver: Literal["als", "adam"] = "als"
     iterations: int = 15  # of ALS
-    negatives: Literal["all", "each", "shared"] = "all"  # Adam: all, or drawn for each user, or one set for a batch
     lr: float = 2e-3
 
     solved_by: str | None = field(default=None, init=False)  # "implicit", "torch" or "adam"
@@ -40,9 +40,9 @@ class MF(FactorModel, GradientModel):
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
-        "dim": Among(64, 128, 256),
-        "mu": Between(0.01, 0.5, log=True),
-        "l2": Between(1e-4, 1.0, log=True),
+        "dim": Among(16, 32, 64, 128, 256),
+        "mu": Between(0.01, 1.0, log=True),
+        "l2": Between(1e-4, 10.0, log=True),
     }
     paper_ranges: ClassVar[Ranges] = {"mu": Among(0.01, 0.1, 0.2, 0.4), "l2": Among(0.0, 1e-4, 1e-3, 1e-2, 1e-1)}
     paper: ClassVar[dict[str, Any]] = {
@@ -89,7 +89,7 @@ class MF(FactorModel, GradientModel):
                 iterations=self.iterations,
                 random_state=self.seed,
             )
-            als.fit(self.fitted.csr, show_progress=False, callback=lambda *_: shown.advance(1))
+            als.fit(self._matrix(), show_progress=False, callback=lambda *_: shown.advance(1))
         self.item_factors = torch.from_numpy(als.item_factors).to(self.torch_device)
         self._finish("implicit")
 
@@ -98,70 +98,57 @@ class MF(FactorModel, GradientModel):
         generator = torch.Generator(self.torch_device).manual_seed(self.seed)
         shape = (self.fitted.n_items, self.dim)
         self.item_factors = 0.01 * torch.rand(shape, generator=generator, device=self.torch_device)
-        by_item = Histories(self.fitted.csr.T.tocsr(), self.torch_device)
+        rows, by_item = self._rows(), Histories(self._matrix().T.tocsr(), self.torch_device)
         with progress("MF by ALS", self.iterations) as shown:
             for _ in range(self.iterations):
-                users = least_squares(self.item_factors, self.histories, self.mu, self.l2)
+                users = least_squares(self.item_factors, rows, self.mu, self.l2)
                 self.item_factors = least_squares(users, by_item, self.mu, self.l2)
                 shown.advance(1)
         self._finish("torch")
 
     def _finish(self, solver: str) -> None:
         """Solve the users exactly once more: a user and a newcomer of the same history then get the same scores."""
-        self.user_factors = least_squares(self.item_factors, self.histories, self.mu, self.l2)
+        self.user_factors = least_squares(self.item_factors, self._rows(), self.mu, self.l2)
         self.solved_by, self.log = solver, Log(self.iterations)
+
+    def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
+        """[n] the weights of observed pairs in the loss, by their items and their weights in the data."""
+        return weight
+
+    def _rows(self, users: Users | None = None) -> Histories:
+        """Everybody's observed pairs, or those of a batch, with the weights that they have in the loss."""
+        rows = copy.copy(self.histories) if users is None else Histories.of_users(users, len(self.item_factors))
+        rows.weight = self.pair_weight(rows.item, rows.weight)
+        return rows
+
+    def _matrix(self) -> sp.csr_matrix:
+        """Everybody's, on the host."""
+        csr, weight = self.fitted.csr, self._rows().weight.cpu().numpy()
+        return sp.csr_matrix((weight, csr.indices, csr.indptr), shape=csr.shape)
 
     def parameters(self) -> list[Tensor]:
         return [self.user_factors, self.item_factors]
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         """The objective summed over a batch, or its estimate from a share of the others; item L2 in proportion."""
-        if self.negatives == "all":
-            return self._loss_with_all(users)
+        users = replace(users, weight=self.pair_weight(users.item, users.weight))
         x, y = self.user_factors.index_select(0, users.index), self.item_factors
-        scores = x @ y.T
-        observed = scores[users.row, users.item]
-        penalty = x.square().sum() + y.square().sum() * (len(users) / self.fitted.n_users)
-        others = (self._drawn(scores, users, generator) * scores.square()).sum()
-        return others + (users.weight * (observed - 1).square()).sum() + self.l2 * penalty
-
-    @torch.no_grad()
-    def _loss_with_all(self, users: Users) -> Tensor:
-        """By hand: sum_i <x, y_i>^2 = x' (Y'Y) x, less the observed pairs. The gradient of the mean is left in place."""
-        x, y = self.user_factors.index_select(0, users.index), self.item_factors
-        share, mean = len(users) / self.fitted.n_users, 2 / len(users)
-        gram, observed = y.T @ y, pair_products(x, y, users)
-        x_gram = x @ gram
-        slope = (users.weight * (observed - 1) - self.mu * observed) * mean
-        dx = (self.mu * x_gram + self.l2 * x) * mean
-        dx += history_sum(y, users, slope)
-        dy = y @ (self.mu * mean * (x.T @ x)) + (self.l2 * mean * share) * y
-        add_by_item(dy, x, users, slope)
-        self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, dx)
-        self.item_factors.grad = dy
-        others = (x_gram * x).sum() - observed.square().sum()
-        penalty = x.square().sum() + gram.trace() * share
-        return self.mu * others + (users.weight * (observed - 1).square()).sum() + self.l2 * penalty
-
-    def _drawn(self, scores: Tensor, users: Users, generator: torch.Generator) -> Tensor:
-        """[B, n_items] 1 for the unobserved pairs that were drawn."""
-        if self.negatives == "each":
-            drawn = (torch.rand(scores.shape, generator=generator, device=scores.device) < self.mu).to(scores.dtype)
-        else:  # floor(mu * n_items) items, the same for all users of the batch, as the released program draws them
-            n_items = scores.shape[1]
-            pick = torch.randperm(n_items, generator=generator, device=scores.device)[: int(self.mu * n_items)]
-            drawn = torch.zeros_like(scores, requires_grad=False).index_fill_(1, pick, 1)
-        drawn[users.row, users.item] = 0
-        return drawn
+        share, mean = len(users) / self.fitted.n_users, 1 / len(users)
+        if self.negatives != "all":
+            penalty = x.square().sum() + y.square().sum() * share
+            return self.squares(x, y, users, generator) + self.l2 * penalty
+        # the gradient of the mean is put in place by hand: passes of autograd over the tables would double the time
+        found = squares_by_hand(x, y, users, self.mu, l2=(self.l2, self.l2 * share), scale=mean)
+        self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, found.x)
+        self.item_factors.grad = found.y
+        return found.loss
 
     def fold_in(self, users: Users) -> Tensor:
         """Newcomers are solved for exactly."""
-        rows = Histories.of_users(users, len(self.item_factors))
-        return least_squares(self.item_factors, rows, self.mu, self.l2)
+        return least_squares(self.item_factors, self._rows(users), self.mu, self.l2)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """In closed form for least squares: `kernels.leave_one_out`."""
         if self.solver != "als":
             return None
-        rows = Histories.of_users(users, len(self.item_factors))
-        return leave_one_out(self.item_factors, rows, self.mu, self.l2)
+        return leave_one_out(self.item_factors, self._rows(users), self.mu, self.l2)

@@ -254,6 +254,24 @@ def training(rows: Sequence[Mapping[str, float]], best_epoch: int) -> Figure:
     return figure
 
 
+@_styled
+def importance(shares: Mapping[str, float], metric: str, n_trials: int) -> Figure:
+    """The share (0 to 1) of each option in the variance of a metric over trials, the largest on top."""
+    names = sorted(shares, key=lambda name: shares[name])
+    figure = Figure(figsize=(WIDTH, 1.3 + 0.32 * max(len(names), 3)))
+    axes = figure.subplots()
+    bars = axes.barh(names, [100 * shares[name] for name in names], 0.7, color=COLOURS[0])
+    axes.bar_label(bars, fmt="%.0f", padding=3, size=9.5)
+    axes.margins(x=0.1)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(f"share of the option in the variance of {metric} (%)")
+    axes.set_title(f"{n_trials} complete trials", loc="left")
+    if not names:
+        _say_empty(axes)
+    return figure
+
+
 def _legend(figure: Figure, axes: Axes) -> None:
     """A legend below the axes, where it can hide nothing."""
     handles, names = axes.get_legend_handles_labels()

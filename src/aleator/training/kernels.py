@@ -31,10 +31,24 @@ def triton_kernels() -> Any:
 
 
 def history_sum(table: Tensor, users: Users, weight: Tensor) -> Tensor:
-    """The rows of `table` [n_items, dim] summed over each history with `weight` [n], [B, dim]."""
-    summed = table.new_zeros((len(users), table.shape[1]))
-    _add_bags(summed, table, users.item, _edges(users.size), weight)
+    """The rows of `table` [n_items, dim] summed over each history with `weight` [n], [B, dim]; autograd knows it."""
+    summed: Tensor = _HistorySum.apply(table, users, weight)  # type: ignore[no-untyped-call]
     return summed
+
+
+class _HistorySum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, users: Users, weight: Tensor) -> Tensor:
+        ctx.users, ctx.weight, ctx.rows = users, weight, len(table)
+        summed = table.new_zeros((len(users), table.shape[1]))
+        _add_bags(summed, table, users.item, _edges(users.size), weight)
+        return summed
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        into = grads[0].new_zeros((ctx.rows, grads[0].shape[1]))
+        add_by_item(into, grads[0].contiguous(), ctx.users, ctx.weight)
+        return into, None, None
 
 
 def add_by_item(into: Tensor, table: Tensor, users: Users, weight: Tensor) -> None:
@@ -88,8 +102,27 @@ def add_cross(z: Tensor, q: Tensor, weight: Tensor, dz: Tensor, rest: Tensor, dq
 
 
 def pair_products(p: Tensor, q: Tensor, users: Users) -> Tensor:
-    """<p_u, q_i> of each user of the batch and each item of the history, [n]."""
-    return row_products(p, users.row, q, users.item)
+    """<p_u, q_i> of each user of the batch and each item of the history, [n]; autograd knows it."""
+    products: Tensor = _PairProducts.apply(p, q, users)  # type: ignore[no-untyped-call]
+    return products
+
+
+class _PairProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, q: Tensor, users: Users) -> Tensor:
+        ctx.save_for_backward(p, q)
+        ctx.users = users
+        return row_products(p, users.row, q, users.item)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        p, q = ctx.saved_tensors
+        dp = history_sum(q, ctx.users, grads[0]) if ctx.needs_input_grad[0] else None
+        dq = None
+        if ctx.needs_input_grad[1]:
+            dq = torch.zeros_like(q)
+            add_by_item(dq, p, ctx.users, grads[0])
+        return dp, dq, None
 
 
 def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -23,6 +24,8 @@ from aleator.training.row_adam import RowAdam
 
 Precision = Literal["auto", "float32", "tf32", "bf16"]
 Loss = Callable[[Users, torch.Generator], Tensor]  # summed over the users of a batch
+Watcher = Callable[[str, int, float], None]  # gets the label of a training, the epoch and the metric
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 class Optimizer(Protocol):
@@ -57,6 +60,7 @@ class Trainer:
     check_every: int = 1  # epochs
     tolerance: float = 0.0  # the last epoch within that share of the best metric is kept, not the very best
     precision: Precision = "auto"
+    clip: float | None = None  # the largest norm of a gradient
     seed: int = 0
     label: str = "training"
 
@@ -91,6 +95,8 @@ class Trainer:
                         value = loss(histories.batch(index, trained=True), generator) / len(index)
                         if value.requires_grad:
                             value.backward()  # type: ignore[no-untyped-call]
+                    if self.clip is not None:
+                        torch.nn.utils.clip_grad_norm_(parameters, self.clip)
                     optimizer.step()
                     total += value.detach() * len(index)
                 row = {"epoch": epoch, "loss": float(total) / max(len(who), 1)}
@@ -104,6 +110,8 @@ class Trainer:
                     if isinstance(optimizer, RowAdam):
                         optimizer.settle()
                     row["metric"] = check()
+                    if (watcher := _watcher.get()) is not None:
+                        watcher(self.label, epoch, row["metric"])
                     better = row["metric"] > best
                     best, stale = max(best, row["metric"]), 0 if better else stale + 1
                     if better or (self.tolerance and row["metric"] >= (1 - self.tolerance) * best):
@@ -123,6 +131,16 @@ class Trainer:
                 for now, kept in zip(parameters, best_weights, strict=True):
                     now.copy_(kept)
         return log
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Within it every training tells `watcher` of each check; what that raises ends the training."""
+    before = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from aleator.registry import Registry
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.factor import FactorEstimator
+from aleator.uncertainty.mlp import MLPEstimator
 from aleator.uncertainty.objective import Objective
 
-ESTIMATORS: Registry[Estimator] = Registry("estimator", factor=FactorEstimator)
+ESTIMATORS: Registry[Estimator] = Registry("estimator", factor=FactorEstimator, mlp=MLPEstimator)
 
-__all__ = ["ESTIMATORS", "Estimator", "FactorEstimator", "Objective"]
+__all__ = ["ESTIMATORS", "Estimator", "FactorEstimator", "MLPEstimator", "Objective"]

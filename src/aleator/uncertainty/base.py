@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from aleator.config import Configurable
+from aleator.search import Ranges
 from aleator.training.histories import Histories, Users
 from aleator.training.trainer import Log
 from aleator.uncertainty.objective import Objective
@@ -31,6 +33,9 @@ class Estimator(Configurable, ABC):
 
     log: Log | None = field(default=None, init=False)
 
+    ranges: ClassVar[Ranges] = {}  # where `aleator tune` searches
+    paper_ranges: ClassVar[Ranges] = {}  # and with recipe "paper"
+
     @abstractmethod
     def train(
         self,
@@ -45,6 +50,18 @@ class Estimator(Configurable, ABC):
     @abstractmethod
     def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
         """s, [B, n_items] or [B, len(items)]."""
+
+    @abstractmethod
+    def observed(self, users: Users) -> Tensor:
+        """s of each item of each history as training sees it, [n]."""
+
+    @abstractmethod
+    def sample(self, n_items: int, draw: torch.Generator) -> Tensor | None:
+        """Sorted random items to train a batch on; None for all of them."""
+
+    @abstractmethod
+    def parameters(self) -> list[Tensor]:
+        """What is trained; the log-variances are differentiable in them."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:

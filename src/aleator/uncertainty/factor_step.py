@@ -1,9 +1,4 @@
-"""One training step of the factor estimator: loss and gradient of a batch of users, written by hand.
-
-All items are scored in blocks, observed pairs among them. Or the observed pairs are scored one by one and the others on a
-random set of items, weighted up: an unbiased estimate, and the step costs the same whatever the catalogue. All terms are
-sampled together: exact ones for beta and gamma beside it learn far more slowly.
-"""
+"""One training step of the factor estimator: from histories to p, and the gradient in z and q by hand."""
 
 from __future__ import annotations
 
@@ -14,10 +9,10 @@ import torch
 from torch import Tensor
 
 from aleator.training.histories import Users
-from aleator.training.kernels import add_by_item, add_cross, history_sum, pair_products, row_dots
+from aleator.training.kernels import add_by_item, add_cross, history_sum, row_dots
 from aleator.uncertainty.base import Expectation
-from aleator.uncertainty.fused import Observed, block_loss
 from aleator.uncertainty.objective import Objective
+from aleator.uncertainty.pair_loss import PairLoss
 
 Activation = Callable[[Tensor], Tensor]
 _PAIRS = 1 << 14  # observed pairs at a time, where each needs a p of its own
@@ -65,91 +60,52 @@ class Step:
         The gradient of its mean over the users is left in the tables.
         """
         users, tables = self.users, self.tables
-        self.here = replace(users, item=tables.place(users.item))
-        summed, self.scale = history(tables.z, self.here, self.keep)
-        self.hidden = summed.mul_(self.scale[:, None])
-        self.p = self.hidden if self.activation is None else self.activation(self.hidden)
-        self.dp, self.dhidden = torch.zeros_like(self.p), torch.zeros_like(self.p)
-        self.residual = self.expectation.score_pairs(users).to(self.p.dtype) - 1
+        here = replace(users, item=tables.place(users.item))
+        summed, scale = history(tables.z, here, self.keep)
+        hidden = summed.mul_(scale[:, None])
+        p = hidden if self.activation is None else self.activation(hidden)
         tables.dz.zero_()
-        own = self.keep * self.scale[users.row]  # the share of z_i in the p of a user who has i in the history
+        own = self.keep * scale[users.row]  # the share of z_i in the p of a user who has i in the history
         apart = self.self_exclude and self.activation is not None
-        self.less = row_dots(tables.z, tables.q)[self.here.item] * own if self.self_exclude and not apart else None
-        self.slopes = torch.empty_like(self.residual)
-
-        if items is None:
-            loss = self._all_items(None if apart else self._observed)
-        else:
-            loss = self._sample(n_items, items)
-            if not apart:
-                loss += self._one_by_one()
+        less = row_dots(tables.z, tables.q)[here.item] * own if self.self_exclude and not apart else None
+        part = PairLoss(
+            users,
+            p,
+            tables.q,
+            tables.dq,
+            self.expectation,
+            self.objective,
+            place=tables.place,
+            dtype=self.dtype,
+            less=less,
+        )
+        loss = part.run(n_items, items, with_observed=not apart)
+        dhidden = torch.zeros_like(p)
         if apart:
-            loss += self._each_without_itself(own)
-        self.dhidden += _through(self.activation, self.hidden, self.dp)
-        add_by_item(tables.dz, self.dhidden.mul_(self.scale[:, None]), self.here, self.keep)
-        if self.less is not None:
-            weight = torch.zeros_like(tables.q[:, 0]).index_add_(0, self.here.item, self.slopes * -own)
-            add_cross(tables.z, tables.q, weight, tables.dz, self.dq, tables.dq)
-        elif self.dq is not tables.dq:
-            tables.dq.copy_(self.dq)
-        return loss.to(self.p.dtype)
+            loss += self._each_without_itself(part, here, hidden, dhidden, own)
+        dhidden += _through(self.activation, hidden, part.dp)
+        add_by_item(tables.dz, dhidden.mul_(scale[:, None]), here, self.keep)
+        if less is not None:
+            weight = torch.zeros_like(tables.q[:, 0]).index_add_(0, here.item, part.slopes * -own)
+            add_cross(tables.z, tables.q, weight, tables.dz, part.dq, tables.dq)
+        elif part.dq is not tables.dq:
+            tables.dq.copy_(part.dq)
+        return loss.to(p.dtype)
 
-    def _observed(self, s: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """The loss of the observed pairs `which`, whose s is given, and the slope of the mean; it is kept."""
-        if self.less is not None:
-            s = s - self.less[which]
-        weight, residual = self.objective.alpha * self.users.weight[which].to(s.dtype), self.residual[which]
-        self.slopes[which] = slope = self.objective.slope(residual, s) * weight / len(self.users)
-        return (weight * self.objective.pairs(residual, s)).sum(dtype=torch.float64), slope
-
-    def _all_items(self, observed: Observed | None) -> Tensor:
-        def expected(columns: Tensor) -> Tensor:
-            return self.expectation.score_block(self.users, columns)
-
-        pairs, mean = (self.users.row, self.users.item), 1 / len(self.users)
-        loss, dp, dq = block_loss(self.p, self.tables.q, expected, self.objective, pairs, observed, mean, self.dtype)
-        self.dp += dp
-        self.dq = dq
-        return loss
-
-    def _sample(self, n_items: int, items: Tensor) -> Tensor:
-        """The unobserved pairs on `items`, weighted up to the whole catalogue."""
-
-        def expected(columns: Tensor) -> Tensor:
-            return self.expectation.score_block(self.users, items[columns])
-
-        up, q, place = n_items / len(items), self.tables.q, self.tables.place(items)
-        column = torch.searchsorted(items, self.users.item).clamp_max(len(items) - 1)
-        inside = items[column] == self.users.item
-        pairs = self.users.row[inside], column[inside]
-        scale = up / len(self.users)
-        loss, dp, dq = block_loss(self.p, q[place], expected, self.objective, pairs, None, scale, self.dtype)
-        self.dp += dp
-        self.dq = self.tables.dq.zero_().index_copy_(0, place, dq)
-        return up * loss
-
-    def _one_by_one(self) -> Tensor:
-        """The observed pairs."""
-        q, users = self.tables.q, self.here
-        loss, slopes = self._observed(pair_products(self.p, q, users), slice(None))
-        self.dp += history_sum(q, users, slopes)
-        add_by_item(self.dq, self.p, users, slopes)
-        return loss
-
-    def _each_without_itself(self, own: Tensor) -> Tensor:
+    def _each_without_itself(self, part: PairLoss, here: Users, hidden: Tensor, dhidden: Tensor, own: Tensor) -> Tensor:
         """The observed pairs where each has a p of its own, a few at a time."""
-        tables, total = self.tables, torch.zeros((), dtype=torch.float64, device=self.p.device)
+        tables, total = self.tables, torch.zeros((), dtype=torch.float64, device=hidden.device)
         for first in range(0, len(own), _PAIRS):
             some = slice(first, first + _PAIRS)
-            row, item, part = self.here.row[some], self.here.item[some], own[some, None]
-            theirs, rest = tables.q[item], self.hidden[row] - part * tables.z[item]
+            row, item, share = here.row[some], here.item[some], own[some, None]
+            theirs, rest = tables.q[item], hidden[row] - share * tables.z[item]
             assert self.activation is not None
             p = self.activation(rest)
-            loss, slope = self._observed((p * theirs).sum(1), some)
+            loss, slope = part.observed((p * theirs).sum(1), some)
             drest = _through(self.activation, rest, slope[:, None] * theirs)
-            self.dhidden.index_add_(0, row, drest)
-            tables.dz.index_add_(0, item, drest.mul_(-part))
-            self.dq.index_add_(0, item, p.mul_(slope[:, None]))
+            dhidden.index_add_(0, row, drest)
+            tables.dz.index_add_(0, item, drest.mul_(-share))
+            part.dq.index_add_(0, item, p.mul_(slope[:, None]))
             total += loss
         return total
 

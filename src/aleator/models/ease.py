@@ -1,0 +1,76 @@
+"""EASE: the best linear item-item model, in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aleator.errors import AleatorError, require
+from aleator.models.item_item import ItemItemModel, gram_rows
+from aleator.models.similarities import Block, dense_of
+from aleator.search import Between, Ranges
+from aleator.training import memory
+from aleator.training.histories import pieces
+
+_SMALL = 4096  # items of a catalogue that is solved in float64: it costs little there
+_ROWS = 1024
+_COPIES = {"cpu": 3, "cuda": 4}  # of the matrix, alive at once
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class EASE(ItemItemModel):
+    """Embarrassingly shallow autoencoder (Steck, 2019): r_ui is what the rest of the history predicts for i.
+
+    S minimises |X - X S|^2 + l2 |S|^2 with a zero diagonal, where X holds the weights of the observed pairs. With
+    P = (X'X + l2 I)^-1 it is S = I - P diag(1 / P_ii): one inverse of [n_items, n_items].
+    """
+
+    l2: float = 300.0
+
+    ranges: ClassVar[Ranges] = {"l2": Between(10.0, 5000.0, log=True)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.l2 > 0, f"l2 is {self.l2}", "give an l2 above 0")
+
+    def most_entries(self) -> int:
+        return self.fitted.n_items**2
+
+    def blocks(self) -> Iterator[Block]:
+        n_items, device = self.fitted.n_items, self.torch_device
+        needed, have = _COPIES[device.type] * 4 * n_items**2, memory.free(device)
+        require(
+            needed <= have,
+            f"EASE inverts a matrix of {n_items:,} x {n_items:,} items, which needs {needed / 2**30:.1f} GiB, "
+            f"and {have / 2**30:.1f} GiB are free on {device}",
+            "use graph_filter or itemknn, which need no inverse, or a device with more memory",
+        )
+        rows = gram_rows(self.fitted.csr.astype(np.float32), device)
+        return self._divided(self._inverse(dense_of(rows, n_items, device).table))
+
+    def _divided(self, inverse: Tensor) -> Iterator[Block]:
+        first = 0
+        for rows in pieces(inverse, _ROWS):
+            block = rows / -rows.diagonal(first)[:, None]
+            block.diagonal(first).zero_()
+            yield block
+            first += len(rows)
+
+    def _inverse(self, gram: Tensor) -> Tensor:
+        """(gram + l2 I)^-1, by Cholesky; in float64 where that is cheap, or float32 fails and there is room."""
+        gram.diagonal().add_(self.l2)
+        kinds = [torch.float64 if len(gram) <= _SMALL else torch.float32]
+        if 3 * 8 * len(gram) ** 2 <= memory.free(gram.device):
+            kinds.append(torch.float64)
+        for kind in kinds:
+            root, failed = torch.linalg.cholesky_ex(gram.to(kind))
+            if not int(failed):
+                del gram  # its room is needed
+                found: Tensor = torch.cholesky_inverse(root)
+                return found.float()
+        raise AleatorError(f"an l2 of {self.l2:g} is too small for this data: X'X + l2 I is singular", "raise l2")

@@ -1,0 +1,54 @@
+"""Matrix factorisation with observed pairs weighted by the inverse of their item's propensity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from aleator.errors import require
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.mf import MF
+from aleator.search import Between, Ranges
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IPS(MF):
+    """Matrix factorisation by inverse propensity scoring (Schnabel et al., 2016; Saito et al., 2020).
+
+    An item that n_i users took is taken to be seen with propensity p_i = (n_i / max n)^`power`, and an observed pair
+    weighs 1 / p_i in MF's objective: what is rarely seen counts for more. `clip` is the smallest propensity, which
+    bounds the weights. `self_normalise` divides them by their mean over the observed pairs, so that these weigh as much
+    against the others as in MF. The score r_ui = <x_u, y_i> means what MF's does.
+    """
+
+    power: float = 0.5
+    clip: float | None = None
+    self_normalise: bool = True
+
+    inverse_propensity: Tensor = field(init=False)  # [n_items] what an observed pair weighs
+
+    learned: ClassVar[tuple[str, ...]] = (*MF.learned, "inverse_propensity")
+    ranges: ClassVar[Ranges] = {
+        **MF.ranges,
+        "power": Between(0.1, 1.0),
+        "clip": Between(1e-3, 0.3, log=True),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.power > 0, f"power is {self.power}", "give a power above 0, or use MF")
+        require(self.clip is None or 0 <= self.clip < 1, f"clip is {self.clip}", "give a propensity from 0 to below 1")
+
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+        count = torch.from_numpy(self.fitted.popularity).double()
+        inverse = 1 / (count.clamp_min(1) / count.max()).pow(self.power).clamp_min(self.clip or 0.0)
+        if self.self_normalise:
+            inverse *= count.sum() / (count @ inverse)
+        self.inverse_propensity = inverse.float().to(self.torch_device)
+        super().learn(check, epochs)
+
+    def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
+        return weight * self.inverse_propensity[item]

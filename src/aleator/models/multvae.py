@@ -1,0 +1,112 @@
+"""MultVAE: a variational autoencoder of histories."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from aleator.errors import require
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.factors import ProductModel
+from aleator.models.squares import SquaresModel
+from aleator.search import Among, Between, Ranges
+from aleator.training.histories import Users
+from aleator.training.kernels import history_sum
+
+_LARGEST = 10.0  # log-variance: beyond it exp is of no use, and in time overflows
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MultVAE(ProductModel, SquaresModel):
+    """A variational autoencoder of histories (Liang et al., 2018): `hidden` units, a Gaussian in `dim`, `hidden` units.
+
+    The last layer is an inner product, r_ui = <[h_u, 1], [w_i, b_i]>. The AUR paper trains it by squared error instead of
+    a multinomial likelihood: r_ui is near 0 for a pair that is not expected and near 1 for one that is. A user is a
+    history and nothing more, so newcomers get what a user with their history gets.
+    `sample` draws from the Gaussian in training (scores take its mean), `kl` is the weight of its divergence from the
+    standard one, and `dropout` the share of a history that is left out in training.
+    """
+
+    hidden: int = 1024
+    dim: int = 512
+    dropout: float = 0.0
+    sample: bool = True
+    kl: float = 0.0
+    weight_decay: float = 1.0
+
+    encoder: Tensor = field(init=False)  # [n_items + 1, hidden]: the last row is the bias, as in the next two
+    gaussian: Tensor = field(init=False)  # [hidden + 1, 2 dim]: to the mean and the log-variance
+    decoder: Tensor = field(init=False)  # [dim + 1, hidden]
+    item_factors: Tensor = field(init=False)  # [n_items, hidden + 1]: the last column is the bias
+
+    learned: ClassVar[tuple[str, ...]] = ("encoder", "gaussian", "decoder", "item_factors")
+    steps: ClassVar[int] = 16
+    ranges: ClassVar[Ranges] = {
+        "mu": Between(0.01, 0.5, log=True),
+        "dropout": Between(0.0, 0.7),
+        "weight_decay": Between(0.01, 3.0, log=True),
+        "lr": Between(2e-4, 2e-3, log=True),
+    }
+    paper_ranges: ClassVar[Ranges] = {"mu": Among(0.01, 0.1, 0.2, 0.4)}
+    paper: ClassVar[dict[str, Any]] = {
+        "negatives": "shared",
+        "weight_decay": 0.0,
+        "lr": 1e-4,
+        "batch_size": 32,
+        "max_epochs": 1000,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(min(self.hidden, self.dim) >= 1, "hidden or dim is below 1", "give a hidden and a dim of at least 1")
+        require(0 <= self.dropout < 1, f"dropout is {self.dropout}", "give a share from 0 to below 1")
+        require(min(self.kl, self.weight_decay) >= 0, "kl or weight_decay is below 0", "give at least 0")
+
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+        n_items, hidden, dim = self.fitted.n_items, self.hidden, self.dim
+        shapes = (n_items, hidden), (hidden, 2 * dim), (dim, hidden), (n_items, hidden)
+        drawn = self.normal(*shapes, spread=1.0)
+        encoder, gaussian, decoder, items = (table * math.sqrt(2 / sum(table.shape)) for table in drawn)  # Xavier's
+        self.encoder, self.gaussian, self.decoder = (
+            torch.cat([table, torch.zeros_like(table[:1])]) for table in (encoder, gaussian, decoder)
+        )
+        self.item_factors = torch.cat([items, torch.zeros_like(items[:, :1])], 1)
+        self.optimise(self.parameters(), self.loss, check, epochs, self.weight_decay)
+
+    def parameters(self) -> list[Tensor]:
+        return [self.encoder, self.gaussian, self.decoder, self.item_factors]
+
+    def loss(self, users: Users, generator: torch.Generator) -> Tensor:
+        """The objective summed over a batch."""
+        device, keep = users.item.device, None
+        if self.dropout:
+            drawn = torch.rand(len(users.item), generator=generator, device=device)
+            keep = (drawn >= self.dropout) / (1 - self.dropout)
+        mean, log_variance = self._encode(users, keep)
+        noise = torch.randn(mean.shape, generator=generator, device=device) if self.sample else 0
+        x = self._decode(mean + noise * (log_variance / 2).exp())
+        divergence = (mean.square() + log_variance.exp() - log_variance - 1).sum() / 2 if self.kl else 0
+        return self.squares(x, self.item_factors, users, generator) + self.kl * divergence
+
+    def _encode(self, users: Users, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance [B, dim] of each history, a vector of length 1; `keep` [n] weighs its items."""
+        share = users.size.clamp_min(1).to(self.encoder.dtype).rsqrt()[users.row]
+        summed = history_sum(self.encoder, users, share if keep is None else share * keep)
+        mean, log_variance = _layer(torch.tanh(summed + self.encoder[-1]), self.gaussian).chunk(2, 1)
+        return mean, log_variance.clamp_max(_LARGEST)
+
+    def _decode(self, z: Tensor) -> Tensor:
+        """[B, hidden + 1] the factors of users at z."""
+        h = torch.tanh(_layer(z, self.decoder))
+        return torch.cat([h, torch.ones_like(h[:, :1])], 1)
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        return self._decode(self._encode(users)[0]), self.item_factors
+
+
+def _layer(x: Tensor, table: Tensor) -> Tensor:
+    return torch.addmm(table[-1], x, table[:-1])

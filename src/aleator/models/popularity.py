@@ -1,0 +1,33 @@
+"""Popularity: the floor that a personal model must clear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.base import Model
+from aleator.training.histories import Users
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Popularity(Model):
+    """The score r_ui is the share of the users who took the item, the same for everybody (Cremonesi et al., 2010)."""
+
+    share: Tensor = field(init=False)  # [n_items]
+
+    learned: ClassVar[tuple[str, ...]] = ("share",)
+    personalises: ClassVar[bool] = False
+
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+        self.share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).float().to(self.torch_device)
+
+    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        share = self.share if items is None else self.share[items]
+        return share.repeat(len(users), 1)
+
+    def raw_pairs(self, users: Users) -> Tensor:
+        return self.share[users.item]

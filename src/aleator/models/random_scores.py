@@ -1,0 +1,59 @@
+"""Random scores: the floor that any model must clear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.base import Model
+from aleator.training.histories import Users
+
+_GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed number
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Random(Model):
+    """Random scores: the baseline that knows nothing (Cremonesi et al., 2010).
+
+    r_ui is uniform and its mean is the share of all pairs that are observed: right on average, and blind. It is a
+    function of the seed, the user (a newcomer's history) and the item alone, and the same bits on any device.
+    """
+
+    density: float = field(init=False)  # observed pairs / all pairs
+
+    facts: ClassVar[tuple[str, ...]] = ("density",)
+    personalises: ClassVar[bool] = False
+
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+        self.density = len(self.fitted) / (self.fitted.n_users * self.fitted.n_items)
+
+    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        who = self._who(users)
+        if items is None:
+            items = torch.arange(self.fitted.n_items, device=who.device)
+        return self._uniform(who[:, None], items)
+
+    def raw_pairs(self, users: Users) -> Tensor:
+        return self._uniform(self._who(users)[users.row], users.item)
+
+    def _who(self, users: Users) -> Tensor:
+        """[B] a number for each user: drawn from the id, or from the set of items of somebody who is a history alone."""
+        history = torch.zeros_like(users.index).index_add_(0, users.row, scrambled(users.item + 1))
+        seed = torch.full_like(users.index, self.seed)
+        return scrambled(torch.where(users.index < 0, history, users.index) + scrambled(seed))
+
+    def _uniform(self, who: Tensor, item: Tensor) -> Tensor:
+        uniform = (scrambled(who + _GOLDEN * item) >> 40 & 0xFFFFFF).float() / (1 << 24)  # 24 bits are exact in float32
+        spread = min(self.density, 1 - self.density)  # so that it stays within 0 and 1
+        return self.density - spread + 2 * spread * uniform
+
+
+def scrambled(number: Tensor) -> Tensor:
+    """The finaliser of splitmix64 (Steele, Lea and Flood, 2014) on whole numbers, which wrap around alike everywhere."""
+    number = (number ^ (number >> 30 & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    number = (number ^ (number >> 27 & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return number ^ (number >> 31 & 0x1FFFFFFFF)

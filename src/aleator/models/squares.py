@@ -1,0 +1,121 @@
+"""Models that are trained by squared error on observed and unobserved pairs, and that error over all items at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from aleator.models.gradient import GradientModel
+from aleator.training.histories import Users
+from aleator.training.kernels import add_by_item, history_sum, pair_products
+
+
+def squares(x: Tensor, y: Tensor, users: Users, mu: float, positive: float = 1.0, less: Tensor | None = None) -> Tensor:
+    """Summed over a batch and all items: w `positive` (r - 1)^2 on observed pairs of weight w, `mu` r^2 on the others.
+
+    r = <x_u, y_i> for x [B, dim] and y [n_items, dim]; on observed pairs `less` [n] is subtracted from it. No block of
+    users x items is made.
+    """
+    loss: Tensor = _Squares.apply(x, y, users, mu, positive, less)  # type: ignore[no-untyped-call]
+    return loss
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """A loss, and its gradients in x, y and `less`."""
+
+    loss: Tensor
+    x: Tensor
+    y: Tensor
+    less: Tensor
+
+
+@torch.no_grad()
+def squares_by_hand(
+    x: Tensor,
+    y: Tensor,
+    users: Users,
+    mu: float,
+    positive: float = 1.0,
+    less: Tensor | None = None,
+    *,
+    l2: tuple[float, float] = (0.0, 0.0),
+    scale: float = 1.0,
+) -> Slopes:
+    """`squares` + l2[0] |x|^2 + l2[1] |y|^2, and `scale` times its gradients.
+
+    sum_i <x, y_i>^2 = x' (Y'Y) x takes one Gram matrix; the observed pairs are taken out of it.
+    """
+    gram, product, twice = y.T @ y, pair_products(x, y, users), 2 * scale
+    weight = users.weight if positive == 1 else positive * users.weight
+    error = (product if less is None else product - less) - 1
+    x_gram, pull = x @ gram, weight * error
+    slope = (pull - mu * product) * twice
+    dx = (mu * x_gram + l2[0] * x) * twice
+    dx += history_sum(y, users, slope)
+    dy = y @ (mu * twice * (x.T @ x))
+    if l2[1]:
+        dy += (l2[1] * twice) * y
+    add_by_item(dy, x, users, slope)
+    others = (x_gram * x).sum() - product.square().sum()
+    penalty = l2[0] * x.square().sum() + l2[1] * gram.trace()
+    return Slopes(mu * others + (pull * error).sum() + penalty, dx, dy, pull * -twice)
+
+
+class _Squares(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, users: Users, mu: float, positive: float, less: Tensor | None
+    ) -> Tensor:
+        found = squares_by_hand(x, y, users, mu, positive, less)
+        ctx.save_for_backward(found.x, found.y, found.less)
+        return found.loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        dx, dy, dless = (slope * grads[0] for slope in ctx.saved_tensors)
+        return dx, dy, None, None, None, dless if ctx.needs_input_grad[5] else None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SquaresModel(GradientModel):
+    """r_ui = <x_u, y_i>, trained on (r_ui - Y_ui)^2 with weight `mu` on the unobserved pairs.
+
+    The AUR paper draws a random share `mu` of them in each batch (`negatives="each"`), the same in expectation; its
+    released program draws one set of items for all users of a batch (`"shared"`). With `"all"` they come from one Gram
+    matrix, so that an epoch costs the observed pairs and not users x items.
+    """
+
+    negatives: Literal["all", "each", "shared"] = "all"
+
+    def squares(
+        self,
+        x: Tensor,
+        y: Tensor,
+        users: Users,
+        generator: torch.Generator,
+        positive: float = 1.0,
+        less: Tensor | None = None,
+    ) -> Tensor:
+        """The squared error of a batch as in `squares`, or its estimate from a share of the unobserved pairs."""
+        if self.negatives == "all":
+            return squares(x, y, users, self.mu, positive, less)
+        scores = x @ y.T
+        observed = scores[users.row, users.item]
+        others = (self._drawn(scores, users, generator) * scores.square()).sum()
+        error = (observed if less is None else observed - less) - 1
+        return others + positive * (users.weight * error.square()).sum()
+
+    def _drawn(self, scores: Tensor, users: Users, generator: torch.Generator) -> Tensor:
+        """[B, n_items] 1 for the unobserved pairs that were drawn."""
+        if self.negatives == "each":
+            drawn = (torch.rand(scores.shape, generator=generator, device=scores.device) < self.mu).to(scores.dtype)
+        else:  # floor(mu * n_items) items, the same for all users of the batch, as the released program draws them
+            n_items = scores.shape[1]
+            pick = torch.randperm(n_items, generator=generator, device=scores.device)[: int(self.mu * n_items)]
+            drawn = torch.zeros_like(scores, requires_grad=False).index_fill_(1, pick, 1)
+        drawn[users.row, users.item] = 0
+        return drawn

@@ -1,0 +1,95 @@
+"""UE: the architecture of the uncertainty estimator as a model of the expectation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from aleator.errors import require
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.factors import ProductModel
+from aleator.models.squares import SquaresModel
+from aleator.search import Among, Between, Ranges
+from aleator.training.histories import Users
+from aleator.training.kernels import history_sum
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class UE(ProductModel, SquaresModel):
+    """r_ui = <p_u, q_i>, p_u = sum of z_i over the history / sqrt(size of the history) (Wang et al., 2023).
+
+    The AUR paper's ablation: an estimator's architecture and weights (`alpha` on observed pairs, 1 on the others)
+    without its uncertainty. Trained by squared error, so that r_ui is near 0 for a pair that is not expected and higher
+    for one that is. `self_exclude` leaves an observed item out of the history when its own loss is computed, or else
+    the model learns to repeat the history; the paper does not do so.
+    """
+
+    dim: int = 1024
+    alpha: float = 3.0
+    mu: float = 1.0
+    self_exclude: bool = True
+    weight_decay: float = 1.0
+    check_every: int = 1
+
+    z: Tensor = field(init=False)  # [n_items, dim]
+    q: Tensor = field(init=False)  # [n_items, dim]
+
+    learned: ClassVar[tuple[str, ...]] = ("z", "q")
+    steps: ClassVar[int] = 16
+    ranges: ClassVar[Ranges] = {
+        "dim": Among(256, 512, 1024, 2048),
+        "alpha": Between(1.0, 20.0, log=True),
+        "weight_decay": Between(0.01, 10.0, log=True),
+        "lr": Between(2e-4, 2e-3, log=True),
+        "self_exclude": Among(True, False),
+    }
+    paper_ranges: ClassVar[Ranges] = {"alpha": Among(1.0, 2.0, 3.0, 4.0, 5.0)}
+    paper: ClassVar[dict[str, Any]] = {
+        "alpha": 1.0,
+        "self_exclude": False,
+        "weight_decay": 0.0,
+        "lr": 1e-4,
+        "batch_size": 32,
+        "max_epochs": 1000,
+        "check_every": 2,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
+        require(self.alpha > 0, f"alpha is {self.alpha}", "give an alpha above 0")
+        require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give at least 0")
+
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+        shape = self.fitted.n_items, self.dim
+        self.z, self.q = self.normal(shape, shape)
+        self.optimise(self.parameters(), self.loss, check, epochs, self.weight_decay)
+
+    def parameters(self) -> list[Tensor]:
+        return [self.z, self.q]
+
+    def loss(self, users: Users, generator: torch.Generator) -> Tensor:
+        """The squared error summed over a batch."""
+        less = self._own(users) if self.self_exclude else None
+        return self.squares(*self.factors(users), users, generator, self.alpha, less)
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        return history_sum(self.z, users, self._share(users)), self.q
+
+    def _share(self, users: Users) -> Tensor:
+        """[n] how much of each z_i is in the p of whoever has i in the history."""
+        return users.size.clamp_min(1).to(self.z.dtype).rsqrt()[users.row]
+
+    def _own(self, users: Users) -> Tensor:
+        """[n] what each item of a history adds to its own score."""
+        return (self.z * self.q).sum(1).index_select(0, users.item) * self._share(users)
+
+    def out_of_sample_pairs(self, users: Users) -> Tensor | None:
+        """As it was trained: from the rest of the history."""
+        if not self.self_exclude:
+            return None
+        scores = self.raw_pairs(users) - self._own(users)
+        return scores if self.map is None else self.map(scores)

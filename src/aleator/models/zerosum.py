@@ -1,0 +1,61 @@
+"""The pairwise loss with scores kept alike among the items that a user observed, and among the others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aleator.errors import require
+from aleator.models.bpr import BPR
+from aleator.search import Among, Between, Ranges
+from aleator.training.histories import Users
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ZeroSum(BPR):
+    """BPR whose scores do not grow with popularity among the items that a user observed (Rhee, Cho and Suh, 2022).
+
+    The loss of a triple (u, p, n) is 1 - `evenness` times that of BPR plus `evenness` times a regulariser:
+    -ln(1 - tanh |r_up + r_un|) ("zero_sum": observed items share one score, and all others its opposite), or
+    -ln(1 - tanh |r_up - r_up'|) - ln(1 - tanh |r_un - r_un'|) ("pos2neg2") with another triple (u, p', n') of the user.
+    r_ui is an inner product, and is brought onto the label's scale after training.
+    """
+
+    regulariser: Literal["zero_sum", "pos2neg2"] = "zero_sum"
+    evenness: float = 0.1
+
+    ranges: ClassVar[Ranges] = BPR.ranges | {"evenness": Between(0.01, 0.5, log=True)}
+    paper_ranges: ClassVar[Ranges] = BPR.paper_ranges | {"evenness": Among(0.1, 0.2, 0.3, 0.4, 0.5)}
+    paper: ClassVar[dict[str, Any]] = BPR.paper
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.evenness < 1, f"evenness is {self.evenness}", "give at least 0 and less than 1")
+
+    def triples(self, observed: Tensor, other: Tensor, users: Users, generator: torch.Generator) -> Tensor:
+        if self.regulariser == "zero_sum":
+            uneven = cost(observed + other)
+        else:
+            another = another_of_the_user(users, generator)
+            uneven = cost(observed - observed.index_select(0, another)) + cost(other - other.index_select(0, another))
+        ranked = super().triples(observed, other, users, generator)
+        return (1 - self.evenness) * ranked + self.evenness * uneven
+
+
+def cost(difference: Tensor) -> Tensor:
+    """-ln(1 - tanh |d|) = ln(1 + e^(2 |d|)) - ln 2, which stays finite."""
+    return F.softplus(2 * difference.abs()) - math.log(2)
+
+
+def another_of_the_user(users: Users, generator: torch.Generator) -> Tensor:
+    """[n] the place of another pair of the same user, drawn evenly; the pair itself where there is none."""
+    size = users.size[users.row]
+    first = (users.size.cumsum(0) - users.size)[users.row]
+    inside = torch.arange(len(size), device=size.device) - first
+    far = torch.randint(1 << 62, size.shape, generator=generator, device=size.device) % (size - 1).clamp_min(1) + 1
+    return first + (inside + far) % size

@@ -1,0 +1,108 @@
+"""AUR-M: a multi-layer perceptron from the history to the log-variances of all items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from aleator.errors import require
+from aleator.search import Among, Between, Ranges
+from aleator.training.histories import Histories, Users, resolve_device
+from aleator.training.kernels import history_sum
+from aleator.uncertainty.base import Expectation
+from aleator.uncertainty.objective import Objective
+from aleator.uncertainty.pair_loss import PairLoss
+from aleator.uncertainty.products import ProductEstimator, Schedule
+
+SCHEDULE = Schedule(lr=1e-3, weight_decay=0.1, steps=32, patience=8, check_every=2, tolerance=0.0)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MLPEstimator(ProductEstimator):
+    """s_u = W relu(W_2 relu(W_1 h_u + b_1) + b_2) + b, with h_u the multi-hot history (AUR-M of Wang et al., 2023).
+
+    h is scaled to length 1, so that long histories do not drive the first layer. `history_dropout` drops that share of
+    the history in training: an observed item is part of its own input here, and dropping weakens that short cut.
+    """
+
+    hidden: int = 1024  # of both layers
+    history_dropout: float = 0.5
+
+    paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {"history_dropout": 0.0}
+    ranges: ClassVar[Ranges] = ProductEstimator.ranges | {
+        "hidden": Among(256, 512, 1024),
+        "history_dropout": Between(0.0, 0.8),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.hidden >= 1, f"hidden is {self.hidden}", "give at least 1")
+        require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
+
+    def train(
+        self,
+        histories: Histories,
+        expectation: Expectation,
+        objective: Objective,
+        check: Callable[[], float] | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        self._start(histories.n_items)
+        plan, inner = self.resolved(SCHEDULE), [self.w1, self.b1, self.w2, self.b2]
+        for parameter in inner:
+            parameter.requires_grad_()
+
+        def loss(users: Users, draw: torch.Generator) -> Tensor:
+            items = self.sample(histories.n_items, draw)
+            p = self._forward(users, self._keep(users, draw))
+            part = PairLoss(
+                users, p.detach(), self.q, torch.empty_like(self.q), expectation, objective, dtype=self.low(p)
+            )
+            value = part.run(histories.n_items, items)
+            p.backward(part.dp)  # type: ignore[no-untyped-call]
+            self.q.grad = part.dq
+            return value.to(p.dtype)
+
+        self.run(self.parameters(), loss, histories, plan, check, epochs)
+        for parameter in inner:
+            parameter.requires_grad_(False)
+
+    def _start(self, n_items: int) -> None:
+        """He et al. (2015) for the hidden layers; candidates start near 0, at the prior's mode."""
+        draw = torch.Generator().manual_seed(self.seed)
+
+        def normal(rows: int, columns: int, spread: float) -> Tensor:
+            return (spread * torch.randn(rows, columns, generator=draw)).to(resolve_device(self.device))
+
+        n = self.hidden
+        self.w1, self.w2 = normal(n_items, n, 1.0), normal(n, n, (2 / n) ** 0.5)
+        self.b1, self.b2 = torch.zeros_like(self.w2[0]), torch.zeros_like(self.w2[0])
+        self.q = normal(n_items, n + 1, 0.1 / n**0.5)  # its last column is the bias
+
+    def _keep(self, users: Users, draw: torch.Generator) -> Tensor:
+        drawn = torch.rand(len(users.item), generator=draw, device=users.item.device)
+        return (drawn >= self.history_dropout).to(self.q.dtype)
+
+    def _forward(self, users: Users, keep: Tensor) -> Tensor:
+        """p [B, hidden + 1], the last column 1."""
+        count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
+        first = history_sum(self.w1, users, keep * count.clamp_min(1).rsqrt()[users.row])
+        second = torch.relu(torch.relu(first + self.b1) @ self.w2 + self.b2)
+        return torch.cat([second, torch.ones_like(second[:, :1])], 1)
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        return self._forward(users, torch.ones(len(users.item), dtype=self.q.dtype, device=self.q.device)), self.q
+
+    def parameters(self) -> list[Tensor]:
+        return [self.w1, self.b1, self.w2, self.b2, self.q]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in ("w1", "b1", "w2", "b2", "q")}
+
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        for name, value in tensors.items():
+            setattr(self, name, value)

@@ -1,0 +1,143 @@
+"""Estimators whose log-variance is an inner product: their training options, and the way through the one loop."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from aleator.errors import require
+from aleator.search import Between, Ranges
+from aleator.training import memory
+from aleator.training.histories import Histories, Users, resolve_device
+from aleator.training.kernels import pair_products
+from aleator.training.trainer import Loss, Optimizer, Precision, Trainer
+from aleator.uncertainty.base import Estimator
+
+SAMPLED = {"cpu": 2048, "cuda": 1 << 17}  # items of a sample; catalogues of up to twice that are taken whole
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How training goes on; `steps` are those of an epoch, where the batch size is "auto"."""
+
+    lr: float
+    weight_decay: float
+    steps: int
+    patience: int
+    check_every: int
+    tolerance: float
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ProductEstimator(Estimator):
+    """s_ui = <p_u, q_i>. "auto" options follow from the schedule of the estimator.
+
+    `tolerance` keeps the last epoch that is about as good as the best. `sampled_items` trains each batch on so many
+    random items, with the observed pairs exact and the rest weighted up: an epoch then costs the same whatever the
+    catalogue. "auto" samples where the catalogue is large for the device. `precision` is that of the products with all
+    items: "auto" takes bfloat16 where the device is fast at it.
+    """
+
+    weight_decay: float | Literal["auto"] = "auto"
+    lr: float | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"  # users
+    sampled_items: int | Literal["auto", "all"] = "auto"
+    max_epochs: int = 200
+    patience: int | Literal["auto"] = "auto"  # checks without a better Recall@20
+    check_every: int | Literal["auto"] = "auto"  # epochs
+    tolerance: float | Literal["auto"] = "auto"  # as a share of the best Recall@20
+    precision: Precision = "auto"
+
+    paper: ClassVar[dict[str, Any]] = {
+        "weight_decay": 0.0,
+        "lr": 1e-4,
+        "batch_size": 32,
+        "sampled_items": "all",
+        "max_epochs": 1000,
+        "patience": 10,
+        "check_every": 2,
+        "tolerance": 0.0,
+    }
+    ranges: ClassVar[Ranges] = {"lr": Between(5e-5, 5e-3, log=True), "weight_decay": Between(0.0, 0.5)}
+
+    def __post_init__(self) -> None:
+        given = [self.batch_size, self.sampled_items, self.patience, self.check_every, self.lr, self.max_epochs]
+        numbers = [n for n in given if not isinstance(n, str)]
+        require(min(numbers) > 0, "a training option is not positive", "give numbers above 0")
+        decay = self.weight_decay
+        require(decay == "auto" or decay >= 0, f"weight_decay is {decay}", "give a weight_decay of at least 0")
+
+    @abstractmethod
+    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        """p [B, dim] and q [n_items, dim], whose inner products are the log-variances."""
+
+    def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
+        p, q = self.factors(users)
+        return p @ (q if items is None else q[items]).T
+
+    def observed(self, users: Users) -> Tensor:
+        return pair_products(*self.factors(users), users)
+
+    def resolved(self, plan: Schedule) -> Schedule:
+        """What was given, and `plan` for the rest."""
+        names = ("lr", "weight_decay", "patience", "check_every", "tolerance")
+        return replace(plan, **{name: getattr(self, name) for name in names if getattr(self, name) != "auto"})
+
+    def users_at_a_time(self, histories: Histories, plan: Schedule) -> int:
+        return histories.batch_size(plan.steps) if self.batch_size == "auto" else self.batch_size
+
+    def sample_size(self, n_items: int, device: torch.device) -> int:
+        """How many random items a batch is trained on; 0 for all of them."""
+        wanted = self.sampled_items
+        if wanted == "auto":
+            wanted = SAMPLED[device.type] if n_items > 2 * SAMPLED[device.type] else "all"
+        return 0 if wanted == "all" or wanted >= n_items else wanted
+
+    def sample(self, n_items: int, draw: torch.Generator) -> Tensor | None:
+        """Sorted random items to train a batch on; None for all of them.
+
+        They are drawn with repeats, each taken once: all sets of that size are equally likely.
+        """
+        size = self.sample_size(n_items, draw.device)
+        if not size:
+            return None
+        found: Tensor = torch.unique(torch.randint(n_items, (size,), generator=draw, device=draw.device))
+        return found
+
+    def run(
+        self,
+        parameters: Sequence[Tensor],
+        loss: Loss,
+        histories: Histories,
+        plan: Schedule,
+        check: Callable[[], float] | None,
+        epochs: int | None,
+        optimizer: Optimizer | None = None,
+    ) -> None:
+        """Minimise `loss` as `plan` says, through the trainer."""
+        trainer = Trainer(
+            max_epochs=epochs or self.max_epochs,
+            batch_size=self.users_at_a_time(histories, plan),
+            lr=plan.lr,
+            device=resolve_device(self.device),
+            weight_decay=plan.weight_decay,
+            patience=plan.patience,
+            check_every=plan.check_every,
+            tolerance=plan.tolerance,
+            precision="float32" if self.precision == "float32" else "tf32",
+            seed=self.seed,
+            label="uncertainty estimator",
+        )
+        self.log = trainer.fit(parameters, loss, histories, check, optimizer)
+        for parameter in parameters:
+            parameter.grad = None
+
+    def low(self, p: Tensor) -> torch.dtype:
+        """The type of the products with the items."""
+        fast = p.dtype == torch.float32 and (p.is_cuda or memory.fast_bfloat16())
+        return torch.bfloat16 if self.precision == "bf16" or (self.precision == "auto" and fast) else p.dtype

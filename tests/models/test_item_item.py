@@ -1,0 +1,197 @@
+"""What item-item models share: storage, calibration, memory of the last batch, saving."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import aleator as al
+from aleator.data.interactions import Interactions
+from aleator.models import item_item
+from aleator.models.item_item import ItemItemModel, gram_block, gram_rows
+from aleator.models.similarities import Dense, Sparse
+from aleator.training import memory
+from aleator.training.histories import Histories
+
+MODELS = [al.EASE(l2=20.0), al.GraphFilter(), al.ItemKNN(neighbours=12)]
+every_model = pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
+
+
+@pytest.fixture(scope="module")
+def data() -> Interactions:
+    """90 users and 40 items of three tastes."""
+    rng = np.random.default_rng(3)
+    liked = rng.random((90, 40)) < np.where(np.subtract.outer(np.arange(90), np.arange(40)) % 3 == 0, 0.5, 0.08)
+    liked[np.arange(90), np.arange(90) % 40] = True
+    return Interactions.of(*np.nonzero(liked))
+
+
+def with_free(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    monkeypatch.setattr(memory, "free", lambda device: n)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_gram_matrix_is_the_same_by_blocks_on_either_device(
+    data: Interactions, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = data.csr.astype(np.float32)
+    if weighted:
+        x.data = np.linspace(0.5, 2, x.nnz, dtype=np.float32)
+    expected = (x.T.astype(np.float64) @ x).toarray()
+    monkeypatch.setitem(item_item._BLOCK, "cpu", 90 * 7)
+    host = [block.toarray() for block in gram_rows(x, torch.device("cpu"))]
+    assert len(host) == 6
+    np.testing.assert_allclose(np.concatenate(host), expected, rtol=1e-5)
+    rows = Histories(x.T.tocsr(), torch.device("cpu"))
+    device = torch.cat([gram_block(rows, a, min(a + 9, 40)) for a in range(0, 40, 9)])
+    np.testing.assert_allclose(device.numpy(), expected, rtol=1e-5)
+
+
+@every_model
+def test_an_observed_pair_owes_nothing_to_itself(model: ItemItemModel, data: Interactions) -> None:
+    """Its score is that of the same history without it, with nothing fitted again."""
+    model = model.with_defaults().fit(data)
+    users = model.users([0, 5, 17])
+    found = model.out_of_sample_pairs(users)
+    assert found is not None
+    torch.testing.assert_close(found, model.score_pairs(users))
+    torch.testing.assert_close(found, model.score_block(users)[users.row, users.item], rtol=1e-5, atol=1e-6)
+    history = data.item[data.user == 5].tolist()
+    left = [model.score({"new": [i for i in history if i != item]}, [item]).item() for item in sorted(history)]
+    torch.testing.assert_close(found[users.row == 1], torch.tensor(left), rtol=1e-4, atol=1e-5)
+
+
+@every_model
+def test_expectations_are_the_sums_fitted_to_the_label_by_least_squares(
+    model: ItemItemModel, data: Interactions
+) -> None:
+    everyone = list(range(90))
+    raw = model.with_defaults(calibrate="none").fit(data).score(everyone).double()
+    label = torch.from_numpy(data.csr.toarray()).double()
+    w = torch.where(label > 0, 1.0, 0.1).sqrt().flatten()
+    design = torch.stack([torch.ones_like(w), raw.flatten()], 1) * w[:, None]
+    level, slope = torch.linalg.lstsq(design, (label.flatten() * w)[:, None]).solution.squeeze().tolist()
+    scores = model.with_defaults().fit(data).score(everyone).double()
+    torch.testing.assert_close(scores, level + slope * raw, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [al.GraphFilter, al.ItemKNN])
+def test_dense_and_sparse_matrices_give_the_same_scores(
+    kind: type[ItemItemModel], data: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dense = kind(neighbours=12).fit(data)
+    monkeypatch.setitem(item_item._DENSE, "cpu", 2.0)
+    sparse = kind(neighbours=12).fit(data)
+    assert (type(dense.store), type(sparse.store)) == (Dense, Sparse)
+    torch.testing.assert_close(sparse.score([0, 1, 2]), dense.score([0, 1, 2]), rtol=1e-4, atol=1e-5)
+
+
+def test_where_all_similarities_do_not_fit_the_strongest_are_kept_and_that_is_said(
+    data: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(item_item, "_STANDARD", (32, 16, 8, 4))
+    whole = al.GraphFilter().fit(data)
+    assert (whole.kept, caplog.records) == (None, [])
+    with_free(monkeypatch, 2 * 24 * 6 * 40)  # room for 6 entries an item
+    with caplog.at_level(logging.WARNING):
+        model = al.GraphFilter().fit(data)
+    assert "only the 4 strongest neighbours of each item are kept" in caplog.text
+    assert model.notes[0] in caplog.text
+    assert model.kept == 4
+    assert torch.equal(model.score([0, 1]), al.GraphFilter(neighbours=4).fit(data).score([0, 1]))
+    model.save(tmp_path / "m")
+    assert json.loads((tmp_path / "m" / "manifest.json").read_text())["learned"]["kept"] == 4
+    with pytest.raises(al.AleatorError, match=r"12 neighbours of 40 items need .* GiB.*take 4 neighbours"):
+        al.GraphFilter(neighbours=12).fit(data)
+    with_free(monkeypatch, 24)
+    with pytest.raises(al.AleatorError, match="take fewer neighbours"):
+        al.GraphFilter().fit(data)
+
+
+@every_model
+def test_parts_of_one_batch_are_summed_once(
+    model: ItemItemModel, data: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model.with_defaults().fit(data)
+    users, calls = model.users([0, 1, 2, 3]), []
+    whole = model.score_block(users)
+    block = Dense.block
+    monkeypatch.setattr(Dense, "block", lambda *given: calls.append(1) or block(*given))
+    for first in (0, 20):
+        columns = torch.arange(first, first + 20)
+        assert torch.equal(model.score_block(users, columns), whole[:, columns])
+    assert len(calls) == 1
+    model.score_block(users).fill_(7)
+    assert torch.equal(model.score_block(users, torch.arange(40)), whole)
+
+
+def test_the_last_batch_is_never_taken_for_another(data: Interactions) -> None:
+    """Nor for the same one after fitting again."""
+    model, every = al.GraphFilter().fit(data), torch.arange(40)
+    users = model.users([0, 1, 2])
+    before = model.score_block(users, every)
+    heavier = replace(users, weight=2 * users.weight)
+    assert not torch.allclose(model.score_block(heavier, every), before)
+    torch.testing.assert_close(model.score_block(model.users([3, 4]), every), model.score([3, 4]))
+    model.score_block(users, every)
+    model.fit(data.take(np.arange(len(data)) % 2 == 0))
+    assert not torch.allclose(model.score_block(users, every), before)
+
+
+def test_the_last_batch_is_forgotten_with_its_users(data: Interactions) -> None:
+    model = al.GraphFilter().fit(data)
+    users = model.users([0, 1, 2])
+    model.score_block(users, torch.arange(40))
+    assert model._last is not None
+    del users
+    gc.collect()
+    assert model._last is None
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (al.EASE(l2=20.0), {"table"}),
+        (al.GraphFilter(neighbours=8), {"start", "column", "value"}),  # a table in memory, few entries
+        (al.GraphFilter(neighbours=3), {"start", "column", "value"}),
+    ],
+    ids=["full", "few entries", "sparse"],
+)
+def test_what_is_saved_is_compact_and_loads_as_it_was(
+    model: ItemItemModel, names: set[str], data: Interactions, tmp_path: Path
+) -> None:
+    model = model.with_defaults().fit(data)
+    _, tensors = model.pack()
+    assert {name.removeprefix("model.") for name in tensors} == names
+    model.save(tmp_path / "m")
+    loaded = type(model).load(tmp_path / "m")
+    assert type(loaded.store) is type(model.store)
+    assert torch.equal(loaded.score([0, 1, 2]), model.score([0, 1, 2]))
+
+
+def test_a_table_that_no_longer_fits_is_loaded_by_its_entries(
+    data: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = al.GraphFilter(neighbours=8).fit(data)
+    model.save(tmp_path / "m")
+    with_free(monkeypatch, 1000)
+    loaded = al.GraphFilter.load(tmp_path / "m")
+    assert (type(model.store), type(loaded.store)) == (Dense, Sparse)
+    torch.testing.assert_close(loaded.score([0, 1]), model.score([0, 1]), rtol=1e-5, atol=1e-6)
+
+
+@every_model
+@pytest.mark.parametrize("options", [{}, {"sampled_items": 10}])
+def test_uncertainty_is_trained_on_top(model: ItemItemModel, options: dict[str, Any], data: Interactions) -> None:
+    estimator = al.FactorEstimator(dim=8, max_epochs=3, **options)
+    aur = al.AUR(model, estimator=estimator).fit(data.split(seed=0))
+    assert torch.isfinite(aur.score([0, 1])).all()
+    torch.testing.assert_close(aur.expectation([0, 1]), model.with_defaults().fit(aur.fitted).score([0, 1]))

@@ -1,0 +1,64 @@
+"""The squared error over all pairs, against a sum over users and items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+import aleator as al
+from aleator.models.squares import squares
+from aleator.training.histories import Histories, Users
+
+from .literal import same_gradients, squared_error, tiny_world
+
+
+def batch() -> Users:
+    """Three users of the tiny world, and one without a history."""
+    world = tiny_world()
+    matrix = sp.vstack([world.csr, sp.csr_matrix((1, 9))]).tocsr()
+    return Histories(matrix, torch.device("cpu")).batch(torch.tensor([4, 0, 6, 3]))
+
+
+def tables(users: Users) -> list[Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    shapes = (len(users), 3), (9, 3), (len(users.item),)
+    return [torch.randn(s, generator=draw, dtype=torch.float64).requires_grad_() for s in shapes]
+
+
+@pytest.mark.parametrize(("mu", "positive"), [(0.1, 1.0), (1.0, 3.0)])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_value_and_gradient_are_those_of_the_sum_over_pairs(mu: float, positive: float, shifted: bool) -> None:
+    users = batch()
+    x, y, less = tables(users)
+    taken = {(int(r), int(i)): less[n] for n, (r, i) in enumerate(zip(users.row, users.item, strict=True))}
+
+    def score(place: int, item: int, observed: bool) -> Tensor:
+        r = (x[place] * y[item]).sum()
+        return r - taken[place, item] if observed and shifted else r
+
+    mine = squares(x, y, users, mu, positive, less if shifted else None)
+    theirs = squared_error(score, users, 9, mu, positive)
+    same_gradients(2 * mine, 2 * theirs, [x, y, less] if shifted else [x, y])
+
+
+def test_it_takes_a_gradient_in_one_side_alone() -> None:
+    users = batch()
+    x, y, _ = tables(users)
+    both = torch.autograd.grad(squares(x, y, users, 0.2), [x, y])
+    assert torch.equal(torch.autograd.grad(squares(x.detach(), y, users, 0.2), y)[0], both[1])
+    assert torch.equal(torch.autograd.grad(squares(x, y.detach(), users, 0.2), x)[0], both[0])
+
+
+@pytest.mark.parametrize(("negatives", "mu"), [("each", 0.3), ("shared", 1 / 3)])
+def test_drawn_negatives_give_the_same_on_average(negatives: Any, mu: float) -> None:
+    users, draw = batch(), torch.Generator().manual_seed(0)
+    x, y, less = (table.detach() for table in tables(users))
+    model = al.MF(negatives=negatives, mu=mu)
+    losses = torch.stack([model.squares(x, y, users, draw, 2.0, less) for _ in range(2000)])
+    error = float(losses.std()) / 2000**0.5
+    assert 0 < error < 0.05 * float(losses.mean())
+    assert abs(float(losses.mean() - squares(x, y, users, mu, 2.0, less))) < 4 * error
