@@ -11,7 +11,22 @@ from aleator.errors import AleatorError
 from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
 from aleator.loading import load_model
-from aleator.models import EASE, MF, UE, GraphFilter, ItemKNN, LightGCN, Model, MultVAE, graft
+from aleator.models import (
+    EASE,
+    IPS,
+    MF,
+    PMF,
+    UE,
+    ExpoMF,
+    GraphFilter,
+    ItemKNN,
+    LightGCN,
+    Model,
+    MultVAE,
+    Popularity,
+    Random,
+    graft,
+)
 from aleator.tuning import tune
 from aleator.uncertainty import Estimator, FactorEstimator
 from aleator.version import __version__
@@ -19,10 +34,13 @@ from aleator.version import __version__
 __all__ = [
     "AUR",
     "EASE",
+    "IPS",
     "MF",
+    "PMF",
     "UE",
     "AleatorError",
     "Estimator",
+    "ExpoMF",
     "FactorEstimator",
     "GraphFilter",
     "Interactions",
@@ -30,6 +48,8 @@ __all__ = [
     "LightGCN",
     "Model",
     "MultVAE",
+    "Popularity",
+    "Random",
     "Report",
     "Split",
     "Tail",

@@ -23,17 +23,20 @@ def batch() -> Users:
     return Histories(matrix, torch.device("cpu")).batch(torch.tensor([4, 0, 6, 3]))
 
 
-def tables(users: Users) -> list[Tensor]:
+def tables(users: Users, dim: int = 3) -> list[Tensor]:
     draw = torch.Generator().manual_seed(0)
-    shapes = (len(users), 3), (9, 3), (len(users.item),)
+    shapes = (len(users), dim), (9, dim), (len(users.item),)
     return [torch.randn(s, generator=draw, dtype=torch.float64).requires_grad_() for s in shapes]
 
 
 @pytest.mark.parametrize(("mu", "positive"), [(0.1, 1.0), (1.0, 3.0)])
 @pytest.mark.parametrize("shifted", [False, True])
-def test_value_and_gradient_are_those_of_the_sum_over_pairs(mu: float, positive: float, shifted: bool) -> None:
+@pytest.mark.parametrize("dim", [3, 8])  # few and many for a batch of 4
+def test_value_and_gradient_are_those_of_the_sum_over_pairs(
+    mu: float, positive: float, shifted: bool, dim: int
+) -> None:
     users = batch()
-    x, y, less = tables(users)
+    x, y, less = tables(users, dim)
     taken = {(int(r), int(i)): less[n] for n, (r, i) in enumerate(zip(users.row, users.item, strict=True))}
 
     def score(place: int, item: int, observed: bool) -> Tensor:

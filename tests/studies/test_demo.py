@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import aleator as al
-from aleator.studies import demo, main, worlds
+from aleator.studies import demo, worlds
 
 SMALL = {"model": {"dim": 8}, "estimator": {"dim": 16, "max_epochs": 4}}
 
@@ -74,18 +73,6 @@ def test_the_demo_falls_back_to_a_simulated_world(monkeypatch: pytest.MonkeyPatc
     split, note = demo.open_world(None)
     assert "simulated" in note
     assert len(split.test) > 1000
-
-
-def test_the_main_study_records_what_it_did(split: al.Split, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    table = main.compare(replace(split, name="tiny"), SMALL, out=tmp_path)
-    rows = [json.loads(line) for line in (tmp_path / "main" / "tiny.jsonl").read_text().splitlines()]
-    assert [row["method"] for row in rows] == ["MF", "MF-AUR"]
-    assert {"study", "dataset", "recipe", "tail", "empty", "seed", "metrics", "config", "machine", "command"} <= set(
-        rows[0]
-    )
-    assert f"{rows[1]['metrics']['overall']['recall@20']:.4f}" in table
 
 
 def test_the_uncertainty_finds_mislabelled_pairs_in_a_small_world() -> None:

@@ -82,7 +82,7 @@ def fit(
             "lam": recommender.lam_used,
             "epochs": recommender.estimator.log.best_epoch if recommender.estimator.log else None,
         }
-    told["notes"] = list(opened.train.notes if isinstance(opened, Split) else opened.notes)
+    told["notes"] = [*(opened.train if isinstance(opened, Split) else opened).notes, *recommender.notes]
     if json:
         show_json(told)
         return

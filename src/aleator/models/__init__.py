@@ -2,12 +2,17 @@
 
 from aleator.models.base import Model
 from aleator.models.ease import EASE
+from aleator.models.expomf import ExpoMF
 from aleator.models.grafting import GRAFTS, graft
 from aleator.models.graph_filter import GraphFilter
+from aleator.models.ips import IPS
 from aleator.models.itemknn import ItemKNN
 from aleator.models.lightgcn import LightGCN
 from aleator.models.mf import MF
 from aleator.models.multvae import MultVAE
+from aleator.models.pmf import PMF
+from aleator.models.popularity import Popularity
+from aleator.models.random_scores import Random
 from aleator.models.ue import UE
 from aleator.registry import Registry
 
@@ -15,12 +20,33 @@ MODELS: Registry[Model] = Registry(
     "model",
     *GRAFTS,
     ease=EASE,
+    expomf=ExpoMF,
     graph_filter=GraphFilter,
+    ips=IPS,
     itemknn=ItemKNN,
     lightgcn=LightGCN,
     mf=MF,
     multvae=MultVAE,
+    pmf=PMF,
+    popularity=Popularity,
+    random=Random,
     ue=UE,
 )
 
-__all__ = ["EASE", "MF", "MODELS", "UE", "GraphFilter", "ItemKNN", "LightGCN", "Model", "MultVAE", "graft"]
+__all__ = [
+    "EASE",
+    "IPS",
+    "MF",
+    "MODELS",
+    "PMF",
+    "UE",
+    "ExpoMF",
+    "GraphFilter",
+    "ItemKNN",
+    "LightGCN",
+    "Model",
+    "MultVAE",
+    "Popularity",
+    "Random",
+    "graft",
+]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,32 +18,51 @@ from aleator.training.histories import Histories, Users, pieces
 from aleator.training.kernels import history_sum
 from aleator.training.trainer import Trainer
 
-_CELLS = {"cpu": 1 << 20, "cuda": 1 << 27}  # pairs whose exposure is held at a time
+_CELLS = {"cpu": 1 << 20, "cuda": 1 << 27}  # pairs that are held at a time
+_STEPS = 3  # of conjugate gradients in an M-step, which goes on from the factors before
+_NEW = (5, 10)  # rounds of EM for a newcomer, and steps in each: there are no factors to go on from
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExpoMF(FactorModel):
-    """Matrix factorisation that infers who was exposed to what (Liang et al., 2016).
+    """Matrix factorisation that infers who was exposed to which item (Liang et al., 2016).
 
-    User u saw item i (a_ui = 1) with probability `exposure` of the item, and the label is N(<x_u, y_i>, 1 / `precision`)
-    where she did and 0 where she did not. EM estimates a_ui of the unobserved pairs, then the factors by least squares
-    weighted with it (`l2` is the precision of their priors) and the item's exposure, which has a Beta prior: `exposure`
-    is its mode and `prior_weight` how much it weighs against all users. r_ui = <x_u, y_i> is the label that is expected
-    of somebody who sees the item.
+    A user is exposed to an item with a probability that each item has. The label is N(r_ui, 1 / `precision`) if so, and
+    0 if not. EM infers the exposure of the unobserved pairs, then the factors by least squares weighted with it (their
+    priors are N(0, 1 / `l2`)) and the items' probabilities. These have a Beta prior with mode `exposure`, which weighs
+    `prior_weight` times as much as all users. r_ui = <x_u, y_i> is the label expected of somebody who is exposed.
     """
 
     precision: float = 6.0
-    l2: float = 10.0
-    exposure: float = 0.1
+    l2: float = 24.0
+    exposure: float = 0.2
     prior_weight: float = 1.0
-    max_epochs: int = 50  # iterations of EM
-    patience: int = 5  # checks without a better Recall@20
-    check_every: int = 1
+    max_epochs: int = 100  # iterations of EM
+    patience: int = 10  # checks without a better Recall@20
+    check_every: int = 1  # iterations
 
     item_exposure: Tensor = field(init=False)  # [n_items]
 
     learned: ClassVar[tuple[str, ...]] = (*FactorModel.learned, "item_exposure")
-    steps: ClassVar[int] = 3  # of conjugate gradients, towards each least squares solution
+    ranges: ClassVar[Ranges] = {
+        "dim": Among(32, 64, 128, 256),
+        "precision": Between(0.5, 30.0, log=True),
+        "l2": Between(0.1, 300.0, log=True),
+        "exposure": Between(0.01, 0.6, log=True),
+        "prior_weight": Between(0.1, 10.0, log=True),
+    }
+    paper_ranges: ClassVar[Ranges] = {"l2": Among(1e-4, 1e-3, 1e-2, 1e-1), "exposure": Among(0.001, 0.01, 0.1)}
+    paper: ClassVar[dict[str, Any]] = {"precision": 1.0, "l2": 1e-5, "exposure": 0.01, "prior_weight": 0.0}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            min(self.precision, self.l2, self.max_epochs, self.patience, self.check_every) > 0,
+            "precision, l2 or a training option is not positive",
+            "give numbers above 0",
+        )
+        require(0 < self.exposure < 1, f"exposure is {self.exposure}", "give a probability between 0 and 1")
+        require(self.prior_weight >= 0, f"prior_weight is {self.prior_weight}", "give a weight of at least 0")
 
     @property
     def stops_early(self) -> bool:
@@ -53,73 +71,100 @@ class ExpoMF(FactorModel):
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
         data, draw = self.fitted, torch.Generator().manual_seed(self.seed)
         self.user_factors, self.item_factors = (
-            (0.01 * torch.randn(n, self.dim, generator=draw)).to(self.torch_device) for n in (data.n_users, data.n_items)
+            (0.01 * torch.randn(n, self.dim, generator=draw)).to(self.torch_device)
+            for n in (data.n_users, data.n_items)
         )
         self.item_exposure = torch.full((data.n_items,), self.exposure, device=self.torch_device)
         trainer = Trainer(
             max_epochs=epochs or self.max_epochs,
             batch_size=data.n_users,
-            lr=1.0,
+            lr=1.0,  # not used: EM takes the steps
             device=self.torch_device,
             patience=self.patience,
             check_every=self.check_every,
-            seed=self.seed,
-            label="ExpoMF by EM",
+            label=type(self).__name__,
         )
-        learned = [self.user_factors, self.item_factors, self.item_exposure]
+        tensors = [self.user_factors, self.item_factors, self.item_exposure]
         em = EM(self, Histories(data.csr.T.tocsr(), self.torch_device))
-        self.log = trainer.fit(learned, self.loss, self.histories, self.checker(check), em)
+        self.log = trainer.fit(tensors, self.loss, self.histories, self.checker(check), em)
 
-    def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        return self.user_factors.sum()*0
-
-    def logit(self):
-        """[n_items] log-odds of an unobserved pair with r = 0 having been seen."""
+    def log_odds(self) -> Tensor:
+        """[n_items] of an unobserved pair with r_ui = 0 to have been exposed."""
         return self.item_exposure.logit() + 0.5 * math.log(self.precision / (2 * math.pi))
 
-    def improve(self, x, y, rows: Histories, prior: Tensor, steps):
-        """One E-step for the pairs of each row, and from there an M-step of the row's factors x, in place."""
-        seen = x.new_empty(len(x))
-        size = max(_CELLS[x.device.type] // len(y), 1)
-        for index in pieces(torch.arange(len(x)), size):
-            part = rows.batch(index)
-            index = index.to(x.device)
-            r = x[index] @ y.T
-            p = torch.sigmoid((prior if len(prior) == 1 else prior[index]) - 0.5 * self.precision * r.square())
-            p[part.row, part.item] = 1.0
-            seen[index] = p.sum(1)
-            p[part.row, part.item] = part.weight
-            p *= self.precision
-            right = self.precision * history_sum(y, part, part.weight)
-            x[index] = conjugate_gradients(x[index], y, p, right, self.l2, steps)
+    def loss(self, users: Users, generator: torch.Generator) -> Tensor:
+        """-log of the posterior of all parameters with the exposures summed out, but for a constant."""
+        x, y, half = self.user_factors[users.index], self.item_factors, 0.5 * self.precision
+        seen, unseen, odds = self.item_exposure.log(), (-self.item_exposure).log1p(), self.log_odds()
+        mode, n = self.exposure, self.prior_weight * self.fitted.n_users
+        r = self.raw_pairs(users)
+        loss = (
+            half * users.weight * (r - 1).square() - odds[users.item] + F.softplus(odds[users.item] - half * r.square())
+        ).sum()
+        loss += 0.5 * self.l2 * (x.square().sum() + y.square().sum()) - n * (mode * seen + (1 - mode) * unseen).sum()
+        for part in pieces(x, max(_CELLS[x.device.type] // len(y), 1)):
+            loss -= F.softplus(odds - half * (part @ y.T).square_()).sum()
+        return loss - len(x) * unseen.sum()
+
+    def improve(self, x: Tensor, y: Tensor, rows: Histories, log_odds: Tensor, steps: int = _STEPS) -> Tensor:
+        """E-step for the pairs of all rows, and M-step for their factors `x`, in place. [n_rows] exposures expected.
+
+        y [n, dim] are the factors of the other side, and log_odds is [n] or [n_rows, 1].
+        """
+        seen = torch.empty_like(x[:, 0])
+        for index in pieces(torch.arange(len(x)), max(_CELLS[x.device.type] // len(y), 1)):
+            part, here = rows.batch(index), slice(int(index[0]), int(index[-1]) + 1)
+            odds = log_odds if log_odds.ndim == 1 else log_odds[here]
+            weight = torch.sigmoid(odds - 0.5 * self.precision * (x[here] @ y.T).square_())
+            weight[part.row, part.item] = 1
+            seen[here] = weight.sum(1)
+            weight[part.row, part.item] = part.weight.to(weight.dtype)
+            target = self.precision * history_sum(y, part, part.weight)
+            x[here] = descend(x[here], y, weight.mul_(self.precision), target, self.l2, steps)
         return seen
 
-
-def conjugate_gradients(x, y, weight, right, l2, steps):
-    """From x towards the x of each row that minimises sum_i w_i <x, y_i>^2 + l2 |x|^2 - 2 <x, right>."""
-    def normal(v: Tensor) -> Tensor:
-        return (v @ y.T).mul_(weight) @ y + l2 * v
-
-    left = right - normal(x)
-    way, size = left, left.square().sum(1, keepdim=True)
-    for _ in range(steps):
-        ahead = normal(way)
-        step = size / (way * ahead).sum(1, keepdim=True).clamp_min(1e-30)
-        x = x + step * way
-        left = left - step * ahead
-        before, size = size, left.square().sum(1, keepdim=True)
-        way = left + size / before.clamp_min(1e-30) * way
-    return x
+    def fold_in(self, users: Users) -> Tensor:
+        """EM for each newcomer alone, but for those of calibrated factors."""
+        if self.calibrated:
+            return super().fold_in(users)
+        rows, x = Histories.of_users(users, self.fitted.n_items), self.item_factors.new_zeros(len(users), self.dim)
+        for _ in range(_NEW[0]):
+            self.improve(x, self.item_factors, rows, self.log_odds(), _NEW[1])
+        return x
 
 
 class EM:
-    def __init__(self, model, by_item):
+    """Takes the steps of a training: an E-step and an M-step for the items, then for the users."""
+
+    def __init__(self, model: ExpoMF, by_item: Histories) -> None:
         self.model, self.by_item = model, by_item
 
-    def zero_grad(self, set_to_none: bool = True) -> None: pass
-    def step(self):
-        m = self.model
-        seen = m.improve(m.item_factors, m.user_factors, self.by_item, m.logit()[:, None], m.steps)
-        n = m.fitted.n_users
-        m.item_exposure.copy_(((m.prior_weight * m.exposure + seen / n) / (m.prior_weight + 1)).clamp(1e-6, 1 - 1e-6))
-        m.improve(m.user_factors, m.item_factors, m.histories, m.logit()[None], m.steps)
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """There are no gradients."""
+
+    def step(self) -> None:
+        m, prior = self.model, self.model.prior_weight
+        seen = m.improve(m.item_factors, m.user_factors, self.by_item, m.log_odds()[:, None]) / len(m.user_factors)
+        m.item_exposure.copy_(((prior * m.exposure + seen) / (prior + 1)).clamp(1e-6, 1 - 1e-6))
+        m.improve(m.user_factors, m.item_factors, m.histories, m.log_odds())
+
+
+def descend(x: Tensor, y: Tensor, weight: Tensor, target: Tensor, l2: float, steps: int) -> Tensor:
+    """`steps` of conjugate gradients from each row of x [B, dim] towards (Y' W Y + l2)^-1 target.
+
+    W is the diagonal of the row's weight [B, n], so a step costs two products of that shape and no matrix for each row.
+    """
+
+    def normal(v: Tensor) -> Tensor:
+        return (v @ y.T).mul_(weight) @ y + l2 * v
+
+    left = target - normal(x)
+    way, size = left, left.square().sum(1, keepdim=True)
+    tiny = torch.finfo(x.dtype).tiny  # where a row is solved
+    for _ in range(steps):
+        ahead = normal(way)
+        step = size / (way * ahead).sum(1, keepdim=True).clamp_min(tiny)
+        x, left = x + step * way, left - step * ahead
+        before, size = size, left.square().sum(1, keepdim=True)
+        way = left + size / before.clamp_min(tiny) * way
+    return x

@@ -1,4 +1,4 @@
-"""Models whose score is an inner product of a user's and an item's factors."""
+"""Models with factors for users and items, whose score most often is their inner product."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ProductModel(Model):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FactorModel(ProductModel):
-    """r_ui = <x_u, y_i> with factors for each user and item. Newcomers get an x from their history, by `fold_in`."""
+class TableModel(Model):
+    """A table of factors for users and one for items. Newcomers get an x from their history, by `fold_in`."""
 
     dim: int = 128
 
@@ -73,12 +73,25 @@ class FactorModel(ProductModel):
         summed = history_sum(self.item_factors, users, scale[users.row])
         return torch.cat([summed, summed.new_ones(len(users), 1)], 1)
 
-    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+    def factors_of(self, users: Users) -> Tensor:
+        """[B, dim] factors of users, newcomers or not."""
         new = users.index < 0
         if users.trained or not bool(new.any()):
-            return self.user_factors[users.index], self.item_factors
-        known = self.user_factors[users.index.clamp_min(0)]
-        return torch.where(new[:, None], self.fold_in(users), known), self.item_factors
+            return self.user_factors[users.index]
+        return torch.where(new[:, None], self.fold_in(users), self.user_factors[users.index.clamp_min(0)])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FactorModel(TableModel, ProductModel):
+    """r_ui = <x_u, y_i> with factors for each user and item."""
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a map onto the label's scale is part of the factors, which then no longer minimise the loss."""
+        return self.item_factors.shape[1] != self.dim
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        return self.factors_of(users), self.item_factors
 
     def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
         super().train(data, check, epochs)

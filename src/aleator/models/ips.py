@@ -43,7 +43,7 @@ class IPS(MF):
         require(self.clip is None or 0 <= self.clip < 1, f"clip is {self.clip}", "give a propensity from 0 to below 1")
 
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        count = torch.from_numpy(self.fitted.popularity).double()
+        count = torch.tensor(self.fitted.popularity, dtype=torch.float64)
         inverse = 1 / (count.clamp_min(1) / count.max()).pow(self.power).clamp_min(self.clip or 0.0)
         if self.self_normalise:
             inverse *= count.sum() / (count @ inverse)

@@ -144,11 +144,13 @@ class MF(FactorModel, SquaresModel):
         return found.loss
 
     def fold_in(self, users: Users) -> Tensor:
-        """Newcomers are solved for exactly."""
+        """Newcomers are solved for exactly, but for those of calibrated factors."""
+        if self.calibrated:
+            return super().fold_in(users)
         return least_squares(self.item_factors, self._rows(users), self.mu, self.l2)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """In closed form for least squares: `kernels.leave_one_out`."""
-        if self.solver != "als":
+        if self.solver != "als" or self.calibrated:
             return None
         return leave_one_out(self.item_factors, self._rows(users), self.mu, self.l2)

@@ -49,7 +49,7 @@ class MultVAE(ProductModel, SquaresModel):
         "mu": Between(0.01, 0.5, log=True),
         "dropout": Between(0.0, 0.7),
         "weight_decay": Between(0.01, 3.0, log=True),
-        "lr": Between(2e-4, 2e-3, log=True),
+        "lr": Between(1e-4, 1e-3, log=True),
     }
     paper_ranges: ClassVar[Ranges] = {"mu": Among(0.01, 0.1, 0.2, 0.4)}
     paper: ClassVar[dict[str, Any]] = {

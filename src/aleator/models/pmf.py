@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.models.factors import TableModel
 from aleator.models.gradient import GradientModel
 from aleator.search import Among, Between, Ranges
 from aleator.training.histories import Users, pieces
@@ -19,52 +20,77 @@ _CELLS = {"cpu": 1 << 21, "cuda": 1 << 27}  # scores that are held at a time
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PMF(GradientModel):
-    dim: int = 128
+class PMF(TableModel, GradientModel):
+    """Probabilistic matrix factorisation (Mnih and Salakhutdinov, 2007): r_ui = sigmoid(<x_u, y_i>), between 0 and 1.
+
+    The label is N(r_ui, `noise_variance`), and the factors are N(0, `user_variance`) and N(0, `item_variance`). The most
+    likely ones minimise sum w_ui (r_ui - Y_ui)^2 + noise_variance (|x|^2 / user_variance + |y|^2 / item_variance), with
+    w = 1 on observed pairs (times their weight) and `mu` on the others.
+    """
+
     noise_variance: float = 1.0
-    user_variance: float = 100.0
-    item_variance: float = 100.0
-    lr: float = 5e-3
+    user_variance: float = 3.0
+    item_variance: float = 3.0
+    lr: float = 1e-2
 
-    user_factors: Tensor = field(init=False)  # [n_users, dim]
-    item_factors: Tensor = field(init=False)  # [n_items, dim]
-
-    learned: ClassVar[tuple[str, ...]] = ("user_factors", "item_factors")
     steps: ClassVar[int] = 8
-    spread = 0.1
+    ranges: ClassVar[Ranges] = {
+        "dim": Among(32, 64, 128, 256),
+        "mu": Between(0.01, 1.0, log=True),
+        "user_variance": Between(0.3, 100.0, log=True),
+        "item_variance": Between(0.3, 100.0, log=True),
+    }
+    paper_ranges: ClassVar[Ranges] = {
+        "mu": Among(0.01, 0.1, 0.2, 0.4),
+        "user_variance": Among(10.0, 100.0, 1000.0),
+        "item_variance": Among(10.0, 100.0, 1000.0),
+    }
+    paper: ClassVar[dict[str, Any]] = {"lr": 1e-4, "batch_size": 32, "max_epochs": 1000}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            min(self.noise_variance, self.user_variance, self.item_variance) > 0,
+            "a variance is not positive",
+            "give variances above 0",
+        )
 
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
-        self.user_factors, self.item_factors = self.normal(*shapes, spread=self.spread)
+        self.user_factors, self.item_factors = self.normal(*shapes, spread=0.1)
         self.optimise([self.user_factors, self.item_factors], self.loss, check, epochs)
 
     @torch.no_grad()
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        x, y, n = self.user_factors.index_select(0, users.index), self.item_factors, len(users)
-        loss, dx, dy = self.squares(x, y, users)
-        of_user, of_item = self.noise_variance / self.user_variance, self.noise_variance / self.item_variance * n / self.fitted.n_users
-        dx += 2 * of_user * x
-        dy += 2 * of_item * y
-        self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, dx / n)
-        self.item_factors.grad = dy / n
-        return loss + of_user * x.square().sum() + of_item * y.square().sum()
+        """The objective summed over a batch, the items' prior in proportion; the gradient of the mean is put in place.
 
-    def squares(self, x: Tensor, y: Tensor, users: Users):
+        All pairs count as unobserved first, a block at a time, and the observed ones are then put right.
+        """
+        x, y = self.user_factors.index_select(0, users.index), self.item_factors
+        of_user = self.noise_variance / self.user_variance
+        of_item = self.noise_variance / self.item_variance * len(users) / self.fitted.n_users
         r = pair_products(x, y, users).sigmoid_()
-        slope = 2 * (users.weight * (r - 1) - self.mu * r) * r * (1 - r)
-        loss = (users.weight * (r - 1).square() - self.mu * r.square()).sum()
-        dx, dy = history_sum(y, users, slope), torch.zeros_like(y)
+        loss = of_user * x.square().sum() + of_item * y.square().sum()
+        loss += (users.weight * (r - 1).square() - self.mu * r.square()).sum()
+        slope = (users.weight * (r - 1) - self.mu * r) * r * (1 - r)  # by <x, y>, halved, as all that follow
+        dx, dy = of_user * x + history_sum(y, users, slope), of_item * y
         add_by_item(dy, x, users, slope)
         size = max(_CELLS[x.device.type] // len(y), 1)
         for part, into in zip(pieces(x, size), pieces(dx, size), strict=True):
             r = (part @ y.T).sigmoid_()
-            squared = r.square()
-            loss += self.mu * squared.sum()
-            slopes = squared.mul_(1 - r).mul_(2 * self.mu)
+            squared = self.mu * r.square()
+            loss += squared.sum()
+            slopes = squared.mul_(r.neg_().add_(1))  # mu r^2 (1 - r)
             into += slopes @ y
             dy += slopes.T @ part
-        return loss, dx, dy
+        mean = 2 / len(users)
+        self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, dx.mul_(mean))
+        self.item_factors.grad = dy.mul_(mean)
+        return loss
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         y = self.item_factors if items is None else self.item_factors[items]
-        return (self.user_factors[users.index] @ y.T).sigmoid_()
+        return (self.factors_of(users) @ y.T).sigmoid_()
+
+    def raw_pairs(self, users: Users) -> Tensor:
+        return pair_products(self.factors_of(users), self.item_factors, users).sigmoid_()

@@ -16,8 +16,8 @@ from aleator.training.kernels import add_by_item, history_sum, pair_products
 def squares(x: Tensor, y: Tensor, users: Users, mu: float, positive: float = 1.0, less: Tensor | None = None) -> Tensor:
     """Summed over a batch and all items: w `positive` (r - 1)^2 on observed pairs of weight w, `mu` r^2 on the others.
 
-    r = <x_u, y_i> for x [B, dim] and y [n_items, dim]; on observed pairs `less` [n] is subtracted from it. No block of
-    users x items is made.
+    r = <x_u, y_i> for x [B, dim] and y [n_items, dim]; on observed pairs `less` [n] is subtracted from it. It
+    costs the observed pairs and dim^2 for each user and item, not users x items.
     """
     loss: Tensor = _Squares.apply(x, y, users, mu, positive, less)  # type: ignore[no-untyped-call]
     return loss
@@ -49,19 +49,23 @@ def squares_by_hand(
 
     sum_i <x, y_i>^2 = x' (Y'Y) x takes one Gram matrix; the observed pairs are taken out of it.
     """
-    gram, product, twice = y.T @ y, pair_products(x, y, users), 2 * scale
+    product, twice = pair_products(x, y, users), 2 * scale
     weight = users.weight if positive == 1 else positive * users.weight
     error = (product if less is None else product - less) - 1
-    x_gram, pull = x @ gram, weight * error
+    pull = weight * error
     slope = (pull - mu * product) * twice
+    if 3 * len(x) < 2 * x.shape[1]:  # three products of a small block take less than two of dim x dim
+        scores = x @ y.T
+        x_gram, dy = scores @ y, (mu * twice * scores.T) @ x
+    else:
+        x_gram, dy = x @ (y.T @ y), y @ (mu * twice * (x.T @ x))
     dx = (mu * x_gram + l2[0] * x) * twice
     dx += history_sum(y, users, slope)
-    dy = y @ (mu * twice * (x.T @ x))
     if l2[1]:
         dy += (l2[1] * twice) * y
     add_by_item(dy, x, users, slope)
     others = (x_gram * x).sum() - product.square().sum()
-    penalty = l2[0] * x.square().sum() + l2[1] * gram.trace()
+    penalty = l2[0] * x.square().sum() + l2[1] * y.square().sum()
     return Slopes(mu * others + (pull * error).sum() + penalty, dx, dy, pull * -twice)
 
 
