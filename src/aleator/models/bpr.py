@@ -24,50 +24,52 @@ from aleator.training.negatives import unobserved
 class BPR(FactorModel, GradientModel):
     """Matrix factorisation that ranks: <x_u, y_i> is higher for an observed item than for another (Rendle et al., 2009).
 
-    For each observed pair (u, i) an unobserved item j is drawn anew in every epoch, and the sum of
-    -ln sigmoid(<x_u, y_i> - <x_u, y_j>) + l2 (|x_u|^2 + |y_i|^2 + |y_j|^2) over these triples, times the weight of the
-    pair, is minimised. Only differences count there, so that r_ui is that product brought onto the label's scale.
+    For each observed pair (u, i) unobserved items j are drawn anew in every epoch. What is minimised is the mean over
+    these of -ln sigmoid(<x_u, y_i> - <x_u, y_j>) + l2 (|x_u|^2 + |y_i|^2 + |y_j|^2), summed over the pairs by their
+    weight. Only differences count there, so that r_ui is that product brought onto the label's scale afterwards.
     """
 
-    l2: float = 1e-3
+    draws: int = 4  # of unobserved items for each pair: more are slower and less noisy
+    l2: float = 1e-2
     dim: int = 64
-    lr: float = 1e-2
+    lr: float = 3e-3
     calibrate: Calibrate = "linear"
 
     steps: ClassVar[int] = 128
     ranges: ClassVar[Ranges] = {
         "dim": Among(64, 128, 256),
-        "lr": Between(1e-3, 3e-2, log=True),
-        "l2": Between(1e-5, 1e-1, log=True),
+        "lr": Between(5e-4, 2e-2, log=True),
+        "l2": Between(1e-4, 1e-1, log=True),
     }
     paper_ranges: ClassVar[Ranges] = {"l2": Among(0.0, 1e-4, 1e-3, 1e-2, 1e-1)}
-    paper: ClassVar[dict[str, Any]] = {"lr": 1e-4, "batch_size": 32, "max_epochs": 1000}
+    paper: ClassVar[dict[str, Any]] = {"draws": 1, "dim": 128, "lr": 1e-4, "batch_size": 32, "max_epochs": 1000}
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
 
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        shapes = ((self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim))
-        self.user_factors, self.item_factors = self.normal(*shapes, spread=0.1)
+        shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
+        self.user_factors, self.item_factors = self.normal(*shapes)
         self.optimise([self.user_factors, self.item_factors], self.loss, check, epochs)
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         x, y = self.user_factors.index_select(0, users.index), self.item_factors
-        others = unobserved(users, len(y), generator)
-        losses = self.triples(pair_products(x, y, users), pair_products(x, y, others), users, generator)
-        return (others.weight * losses).sum() + self.l2 * size_of(x, y, users, others)
+        others = unobserved(users, len(y), self.draws, generator)
+        observed, other = pair_products(x, y, users), pair_products(x, y, others)
+        losses = self.triples(observed[:, None], other.view(-1, self.draws), users, generator)
+        return others.weight @ losses.flatten() + self.l2 * squared_norms(x, y, users, others)
 
     def triples(self, observed: Tensor, other: Tensor, users: Users, generator: torch.Generator) -> Tensor:
-        """The loss of each triple of the batch from its two scores, [n]."""
+        """The loss of each triple from its scores, [n, 1] and [n, draws]."""
         return F.softplus(other - observed)
 
 
-def size_of(x: Tensor, y: Tensor, users: Users, *others: Users) -> Tensor:
-    """|x_u|^2 + |y_i|^2 + |y_j|^2 for all j of `others`, summed over the pairs of a batch by their weight."""
-    weight = others[0].weight.to(x.dtype)
-    of_users = weight.new_zeros(len(x)).index_add_(0, users.row, weight)
-    of_items = weight.new_zeros(len(y))
-    for pairs in (users, *others):
-        of_items.index_add_(0, pairs.item, weight)
-    return of_users @ x.square().sum(1) + of_items @ y.square().sum(1)
+def squared_norms(x: Tensor, y: Tensor, users: Users, others: Users) -> Tensor:
+    """|x_u|^2 + |y_i|^2 + |y_j|^2 summed over the triples of a batch by their weight."""
+    of_users, of_items = others.weight.new_zeros(len(x)), others.weight.new_zeros(len(y))
+    of_users.index_add_(0, others.row, others.weight)
+    of_items.index_add_(0, others.item, others.weight)
+    of_items.index_add_(0, users.item, others.weight.view(len(users.item), -1).sum(1))
+    return of_users.to(x.dtype) @ x.square().sum(1) + of_items.to(y.dtype) @ y.square().sum(1)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from aleator.data.interactions import Interactions
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
-from aleator.models.bpr import size_of
+from aleator.models.bpr import squared_norms
 from aleator.models.calibration import Calibrate
 from aleator.models.factors import FactorModel
 from aleator.models.gradient import GradientModel
@@ -32,7 +32,7 @@ class MACR(FactorModel, GradientModel):
     item_weight: float = 1e-2
     user_weight: float = 1e-3
     reference: float = 1.0
-    negatives: int = 1  # drawn for each observed pair
+    draws: int = 4  # of unobserved items for each pair: more are slower and less noisy
     l2: float = 1e-3
     dim: int = 64
     lr: float = 3e-3
@@ -75,6 +75,6 @@ class MACR(FactorModel, GradientModel):
             cost = F.softplus(-sign * score) + self.item_weight * F.softplus(-sign * item)
             return pairs.weight @ (cost + self.user_weight * F.softplus(-sign * user))
 
-        others = [unobserved(users, len(y), generator) for _ in range(self.negatives)]
-        total = entropy(users, 1) + sum(entropy(o, -1) for o in others)
-        return total + self.l2 * size_of(self.tables[0].index_select(0, users.index), self.tables[1], users, *others)
+        others = unobserved(users, len(y), self.draws, generator)
+        penalty = squared_norms(self.tables[0].index_select(0, users.index), self.tables[1], users, others)
+        return entropy(users, 1) + entropy(others, -1) + self.l2 * penalty

@@ -37,6 +37,7 @@ class MultVAE(ProductModel, SquaresModel):
     sample: bool = True
     kl: float = 0.0
     weight_decay: float = 1.0
+    lr: float = 5e-4  # at 2e-3 all units may saturate, and stay so
 
     encoder: Tensor = field(init=False)  # [n_items + 1, hidden]: the last row is the bias, as in the next two
     gaussian: Tensor = field(init=False)  # [hidden + 1, 2 dim]: to the mean and the log-variance

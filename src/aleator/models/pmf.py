@@ -58,6 +58,10 @@ class PMF(TableModel, GradientModel):
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
         self.user_factors, self.item_factors = self.normal(*shapes, spread=0.1)
+        count = torch.tensor(self.fitted.popularity, device=self.torch_device)
+        level = ((count + 0.5) / (self.mu * (self.fitted.n_users - count) + 0.5)).log()
+        scale = level.abs().mean().sqrt()
+        self.user_factors[:, 0], self.item_factors[:, 0] = scale, level / scale
         self.optimise([self.user_factors, self.item_factors], self.loss, check, epochs)
 
     @torch.no_grad()

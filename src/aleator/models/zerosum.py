@@ -14,6 +14,7 @@ from aleator.errors import require
 from aleator.models.bpr import BPR
 from aleator.search import Among, Between, Ranges
 from aleator.training.histories import Users
+from aleator.training.negatives import whole_below
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,7 +43,8 @@ class ZeroSum(BPR):
             uneven = cost(observed + other)
         else:
             another = another_of_the_user(users, generator)
-            uneven = cost(observed - observed.index_select(0, another)) + cost(other - other.index_select(0, another))
+            theirs, others = observed.index_select(0, another), other.index_select(0, another)
+            uneven = cost(observed - theirs) + cost(other - others)
         ranked = super().triples(observed, other, users, generator)
         return (1 - self.evenness) * ranked + self.evenness * uneven
 
@@ -54,8 +56,6 @@ def cost(difference: Tensor) -> Tensor:
 
 def another_of_the_user(users: Users, generator: torch.Generator) -> Tensor:
     """[n] the place of another pair of the same user, drawn evenly; the pair itself where there is none."""
-    size = users.size[users.row]
-    first = (users.size.cumsum(0) - users.size)[users.row]
+    size, first = users.size[users.row], (users.size.cumsum(0) - users.size)[users.row]
     inside = torch.arange(len(size), device=size.device) - first
-    far = torch.randint(1 << 62, size.shape, generator=generator, device=size.device) % (size - 1).clamp_min(1) + 1
-    return first + (inside + far) % size
+    return first + (inside + 1 + whole_below(size - 1, generator)) % size
