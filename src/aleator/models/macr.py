@@ -44,7 +44,7 @@ class MACR(FactorModel, GradientModel):
 
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim), (self.dim,), (self.dim,)
-        self.tables = self.normal(*shapes, spread=0.1)
+        self.tables = self.normal(*shapes, spread=0.01)
         self.optimise(self.tables, self.loss, check, epochs)
 
     @property

@@ -137,7 +137,7 @@ class MF(FactorModel, SquaresModel):
         if self.negatives != "all":
             penalty = x.square().sum() + y.square().sum() * share
             return self.squares(x, y, users, generator) + self.l2 * penalty
-        # the gradient of the mean is put in place by hand: passes of autograd over the tables would double the time
+        # the gradient of the mean is put in place by hand, which spares passes of autograd over the tables
         found = squares_by_hand(x, y, users, self.mu, l2=(self.l2, self.l2 * share), scale=mean)
         self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, found.x)
         self.item_factors.grad = found.y

@@ -35,26 +35,22 @@ def tuned(dataset: str, model: str) -> dict[str, Any]:
 
 
 def grafted(name: str, split: Split, settings: dict[str, Any], recipe: Recipe, seed: int) -> dict[str, Recommender]:
-    """A model of implicit fitted on the pairs that are chosen on nothing else, bare and under AUR."""
+    """A model of implicit, with the options of the table `graft`, bare and under AUR.
+
+    It is fitted without the pairs that lam is chosen on; so that both know the same, the estimator is not refitted.
+    """
     need("implicit", name)
     from implicit.cpu.als import AlternatingLeastSquares
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
-    data = split.train if recipe == "ours" else split.everything
-    if name == "implicit-als":
-        fitted: Any = AlternatingLeastSquares(factors=128, alpha=10, regularization=0.05, random_state=seed)
-    else:
-        fitted = BayesianPersonalizedRanking(
-            factors=128, learning_rate=0.05, regularization=0.003, iterations=200, random_state=seed
-        )
-    fitted.fit(data.csr, show_progress=False)
+    kind = AlternatingLeastSquares if name == "implicit-als" else BayesianPersonalizedRanking
+    fitted = kind(**settings.get("graft", {}), random_state=seed)
+    fitted.fit((split.train if recipe == "ours" else split.everything).csr, show_progress=False)
+    model = graft(fitted, seed=seed, recipe=recipe)
+    options = {name: value for name, value in settings.items() if name not in ("graft", "estimator")}
     estimator = FactorEstimator(**settings.get("estimator", {}))
-    options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
-    model = graft(fitted)
-    return {
-        name: model.with_defaults(recipe=recipe, seed=seed),
-        f"{name}-AUR": AUR(model, estimator=estimator, recipe=recipe, seed=seed, **options),
-    }
+    aur = AUR(model, estimator=estimator, recipe=recipe, seed=seed, refit=False, **options)
+    return {name: graft(fitted, seed=seed, recipe=recipe), f"{name}-AUR": aur}
 
 
 def main() -> None:
