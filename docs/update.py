@@ -77,6 +77,25 @@ def main_table(files: list[str]) -> str:
     return "\n".join(lines)
 
 
+def models_table(file: str) -> str:
+    """Every model, and what AUR on top of it changes."""
+    lines = ["| | R@20 | R@50 | tail absolute R@50 | tail relative R@50 |", "|---|---|---|---|---|"]
+    found = {(row["method"], row["seed"]): row for row in rows(file)}
+    for (method, seed), row in found.items():
+        bare = method.partition("-AUR")[0]
+        against = {(r["protocol"], r["metric"]): r for r in row.get(f"against_{bare}", [])}
+        cells = []
+        for key in SHOWN:
+            value, change = row["metrics"][key[0]][key[1]], ""
+            if key in against:
+                before = found[bare, seed]["metrics"][key[0]][key[1]]
+                star = " \\*" if against[key]["p"] < 0.05 else ""
+                change = f" ({value / before - 1:+.1%}{star})" if before else ""
+            cells.append(f"{value:.4f}{change}")
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def commands(files: list[str]) -> str:
     """The command, machine and conventions of each pair of rows."""
     found = {}

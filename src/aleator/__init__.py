@@ -12,8 +12,10 @@ from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
 from aleator.loading import load_model
 from aleator.models import (
+    BPR,
     EASE,
     IPS,
+    MACR,
     MF,
     PMF,
     UE,
@@ -25,6 +27,7 @@ from aleator.models import (
     MultVAE,
     Popularity,
     Random,
+    ZeroSum,
     graft,
 )
 from aleator.tuning import tune
@@ -33,8 +36,10 @@ from aleator.version import __version__
 
 __all__ = [
     "AUR",
+    "BPR",
     "EASE",
     "IPS",
+    "MACR",
     "MF",
     "PMF",
     "UE",
@@ -53,6 +58,7 @@ __all__ = [
     "Report",
     "Split",
     "Tail",
+    "ZeroSum",
     "__version__",
     "evaluate",
     "given",

@@ -6,34 +6,45 @@ from typing import Any
 
 EPOCHS: dict[str, Any] = {"dim": 3, "lr": 0.05, "max_epochs": 40, "batch_size": 16, "check_every": 1}
 SMALL: dict[str, list[dict[str, Any]]] = {
+    "bpr": [EPOCHS],
     "ease": [{}, {"neighbours": 4, "l2": 30.0}],
     "expomf": [{"dim": 3, "l2": 1.0, "max_epochs": 15, "patience": 15}],
     "graph_filter": [{}, {"neighbours": 4}],
     "ips": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "itemknn": [{}, {"neighbours": 4}],
     "lightgcn": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
+    "macr": [EPOCHS | {"reference": 1.0}, EPOCHS | {"reference": 1.0, "backbone": "lightgcn", "layers": 1}],
     "mf": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "multvae": [EPOCHS | {"hidden": 16, "lr": 0.03, "max_epochs": 15, "check_every": 15}],
     "pmf": [EPOCHS],
     "ue": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
+    "zerosum": [EPOCHS, EPOCHS | {"regulariser": "pos2neg2"}],
 }
 STARTS_AT_RANDOM = {  # so that other item numbers mean another start
+    "bpr",
     "expomf",
     "ips",
     "lightgcn",
+    "macr",
     "mf",
     "multvae",
     "pmf",
     "random",
     "ue",
+    "zerosum",
 }
 DRAWS_BY_USER = {  # so that other user numbers do, by name and textual options
+    "bpr",
     "expomf",
     "ips adam",
     "lightgcn",
+    "macr",
+    "macr lightgcn",
     "mf adam",
     "multvae",
     "pmf",
     "random",
     "ue",
+    "zerosum",
+    "zerosum pos2neg2",
 }

@@ -59,7 +59,7 @@ class BPR(FactorModel, GradientModel):
         others = unobserved(users, len(y), self.draws, generator)
         observed, other = pair_products(x, y, users), pair_products(x, y, others)
         losses = self.triples(observed[:, None], other.view(-1, self.draws), users, generator)
-        return others.weight @ losses.flatten() + self.l2 * squared_norms(x, y, users, others)
+        return (others.weight * losses.flatten()).sum() + self.l2 * squared_norms(x, y, users, others)
 
     def triples(self, observed: Tensor, other: Tensor, users: Users, generator: torch.Generator) -> Tensor:
         """The loss of each triple from its scores, [n, 1] and [n, draws]."""

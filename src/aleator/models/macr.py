@@ -1,4 +1,4 @@
-"""MACR: what popularity alone would score is taken off."""
+"""Matching, popularity and conformity learned side by side, and what popularity brings by itself taken off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aleator.data.interactions import Interactions
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.bpr import squared_norms
@@ -22,58 +21,92 @@ from aleator.training.histories import Users
 from aleator.training.kernels import pair_products
 from aleator.training.negatives import unobserved
 
+_WEIGHTS = Among(1e-5, 1e-4, 1e-3, 1e-2)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MACR(FactorModel, GradientModel):
-    """Model-agnostic counterfactual reasoning about popularity (Wei et al., 2021)."""
+    """Model-agnostic counterfactual reasoning (Wei et al., 2021): matching m_ui = <x_u, y_i>, popularity b_i = <w, y_i>
+    and conformity a_u = <v, x_u>.
+
+    Trained so that m_ui sigmoid(b_i) sigmoid(a_u) tells observed pairs from drawn ones by binary cross-entropy, plus that
+    of b_i times `item_weight` and of a_u times `user_weight`, plus l2 times the squared norms of BPR's triples. The score
+    is (m_ui - `reference`) sigmoid(b_i) sigmoid(a_u), brought onto the label's scale: what is left of the prediction
+    when that for a user and an item that match to the same degree, whoever they are, is taken off. The higher the
+    reference, the fewer popular items. With `backbone="lightgcn"`, x and y are smoothed over the graph of the pairs.
+    """
 
     backbone: Literal["mf", "lightgcn"] = "mf"
     layers: int = 2  # of lightgcn
     item_weight: float = 1e-2
     user_weight: float = 1e-3
-    reference: float = 1.0
+    reference: float = 15.0
     draws: int = 4  # of unobserved items for each pair: more are slower and less noisy
-    l2: float = 1e-3
+    l2: float = 1e-2
     dim: int = 64
     lr: float = 3e-3
     calibrate: Calibrate = "linear"
 
-    tables: list[Tensor] = field(init=False)  # users, items, and the weights of the two branches
+    tables: list[Tensor] = field(init=False)  # of users, items, and the directions v and w; scores do not need them
 
-    steps: ClassVar[int] = 128
+    steps: ClassVar[int] = 64
+    ranges: ClassVar[Ranges] = {
+        "dim": Among(64, 128, 256),
+        "lr": Between(5e-4, 2e-2, log=True),
+        "l2": Between(1e-4, 1e-1, log=True),
+        "item_weight": Between(1e-4, 1e-1, log=True),
+        "reference": Between(0.0, 40.0),
+    }
+    paper_ranges: ClassVar[Ranges] = {
+        "l2": Among(0.0, 1e-4, 1e-3, 1e-2, 1e-1),
+        "item_weight": _WEIGHTS,
+        "user_weight": _WEIGHTS,
+        "reference": Among(*(float(c) for c in range(20, 41, 2))),
+    }
+    paper: ClassVar[dict[str, Any]] = {
+        "reference": 30.0,
+        "draws": 1,
+        "dim": 128,
+        "lr": 1e-4,
+        "batch_size": 32,
+        "max_epochs": 1000,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.layers >= 0, f"layers is {self.layers}", "give at least 0 layers")
+        require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
+        for name in ("item_weight", "user_weight", "l2"):
+            value = getattr(self, name)
+            require(value >= 0, f"{name} is {value}", f"give an {name} of at least 0")
 
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim), (self.dim,), (self.dim,)
-        self.tables = self.normal(*shapes, spread=0.01)
+        self.tables = self.normal(*shapes)
+        self.graph = Graph(self.histories) if self.backbone == "lightgcn" else None
         self.optimise(self.tables, self.loss, check, epochs)
 
-    @property
-    def graph(self) -> Graph:
-        kept: tuple[Interactions, Graph] | None = getattr(self, "_graph", None)
-        if kept is None or kept[0] is not self.fitted:
-            kept = self._graph = (self.fitted, Graph(self.histories))
-        return kept[1]
-
     def matching(self) -> tuple[Tensor, Tensor]:
+        """[n_users, dim] and [n_items, dim] factors whose products are m."""
         x, y = self.tables[:2]
-        return self.graph.propagate(x, y, self.layers) if self.backbone == "lightgcn" else (x, y)
+        return (x, y) if self.graph is None else self.graph.propagate(x, y, self.layers)
 
     def publish(self) -> None:
         x, y = self.matching()
-        a, b = torch.sigmoid(x @ self.tables[2])[:, None], torch.sigmoid(y @ self.tables[3])[:, None]
-        self.user_factors = torch.cat([a * x, -self.reference * a], 1)
-        self.item_factors = torch.cat([b * y, b], 1)
+        of_user, of_item = (torch.sigmoid(t @ to)[:, None] for t, to in zip((x, y), self.tables[2:], strict=True))
+        self.user_factors = of_user * torch.cat([x, torch.full_like(of_user, -self.reference)], 1)
+        self.item_factors = of_item * torch.cat([y, torch.ones_like(of_item)], 1)
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        all_x, y = self.matching()
-        x = all_x.index_select(0, users.index)
-        of_user, of_item = x @ self.tables[2], y @ self.tables[3]
+        (x, y), (to_user, to_item) = self.matching(), self.tables[2:]
+        x = x.index_select(0, users.index)
+        conformity, popularity = x @ to_user, y @ to_item
 
-        def entropy(pairs: Users, sign: int) -> Tensor:
-            user, item = of_user.index_select(0, pairs.row), of_item.index_select(0, pairs.item)
-            score = pair_products(x, y, pairs) * user.sigmoid() * item.sigmoid()
-            cost = F.softplus(-sign * score) + self.item_weight * F.softplus(-sign * item)
-            return pairs.weight @ (cost + self.user_weight * F.softplus(-sign * user))
+        def entropy(pairs: Users, label: Literal[1, -1]) -> Tensor:
+            a, b = conformity.index_select(0, pairs.row), popularity.index_select(0, pairs.item)
+            whole = pair_products(x, y, pairs) * a.sigmoid() * b.sigmoid()
+            parts = ((1.0, whole), (self.item_weight, b), (self.user_weight, a))
+            return sum((w * (pairs.weight * F.softplus(-label * logit)).sum() for w, logit in parts), whole.new_zeros(()))
 
         others = unobserved(users, len(y), self.draws, generator)
         penalty = squared_norms(self.tables[0].index_select(0, users.index), self.tables[1], users, others)

@@ -31,6 +31,7 @@ class PMF(TableModel, GradientModel):
     noise_variance: float = 1.0
     user_variance: float = 3.0
     item_variance: float = 3.0
+    mu: float = 0.03
     lr: float = 1e-2
 
     steps: ClassVar[int] = 8

@@ -47,7 +47,8 @@ class Random(Model):
         return scrambled(torch.where(users.index < 0, history, users.index) + scrambled(seed))
 
     def _uniform(self, who: Tensor, item: Tensor) -> Tensor:
-        uniform = (scrambled(who + _GOLDEN * item) >> 40 & 0xFFFFFF).float() / (1 << 24)  # 24 bits are exact in float32
+        bits = scrambled(who + _GOLDEN * (item + 1)) >> 40 & 0xFFFFFF  # as many as float32 holds exactly
+        uniform = bits.float() / (1 << 24)
         spread = min(self.density, 1 - self.density)  # so that it stays within 0 and 1
         return self.density - spread + 2 * spread * uniform
 

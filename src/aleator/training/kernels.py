@@ -127,7 +127,7 @@ class _PairProducts(torch.autograd.Function):
 
 def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
     """<p_row, q_item> of each pair, [n]; `row` ascends."""
-    if not p.is_cuda:
+    if not p.is_cuda and len(item) <= len(p) * len(q):  # a sparse matrix has no more places than cells
         return _sampled_product(p, torch.bincount(row, minlength=len(p)), q, item)
     size = max(_PAIRS["cuda"] // p.shape[1], 1)
     parts = zip(pieces(row, size), pieces(item, size), strict=True)
