@@ -108,15 +108,26 @@ def test_the_two_kinds_of_weights_differ(small_aur: Callable[..., al.AUR], split
     assert not torch.equal(one.score([0]), other.score([0]))
 
 
-def test_a_model_without_gradients_and_a_loss_without_a_floor_are_refused(
-    small_aur: Callable[..., al.AUR], split: al.Split
-) -> None:
-    with pytest.raises(al.AleatorError, match="EASE cannot be trained jointly"):
-        al.AUR(al.EASE(), joint=True, estimator=al.FactorEstimator(dim=4, max_epochs=1)).fit(split)
+def test_what_it_cannot_do_is_refused_before_anything_is_trained(small_aur: Callable[..., al.AUR]) -> None:
+    for model in (al.EASE(), al.IPS(dim=4), al.UE(dim=4)):
+        with pytest.raises(al.AleatorError, match="cannot be trained jointly"):
+            al.AUR(model, joint=True)
+    with pytest.raises(al.AleatorError, match="calibrated"):
+        al.AUR(al.LightGCN(calibrate="linear"), joint=True)
     with pytest.raises(al.AleatorError, match="without a floor"):
-        small_aur(joint=True, floor=0.0).fit(split)
-    with pytest.raises(al.AleatorError, match="drop one of the two"):
+        small_aur(joint=True, floor=0.0)
+    with pytest.raises(al.AleatorError, match="has no residuals"):
         small_aur(joint=True, residuals="loo")
+
+
+def test_where_it_does_not_help_the_two_stages_are_kept(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
+    apart = small_aur().fit(split)
+    for lr in (1e-12, 30.0):
+        aur = small_aur(joint=True, joint_lr=lr, joint_epochs=3).fit(split)
+        if aur.log is not None and aur.log.best_epoch == 0:
+            assert torch.equal(aur.score([0, 1]), apart.score([0, 1]))
+            return
+    raise AssertionError("neither tiny nor huge steps left the start as the best")
 
 
 @pytest.mark.parametrize("seed", range(3))

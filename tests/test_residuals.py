@@ -42,8 +42,30 @@ def test_least_squares_needs_no_second_fit(data: Interactions) -> None:
 
 
 def test_an_item_item_model_with_a_zero_diagonal_has_them_for_free(data: Interactions) -> None:
+    """As far as the history goes: taking the item out of the history changes nothing of its score."""
     model = al.EASE(l2=5.0, device="cpu").fit(data)
-    torch.testing.assert_close(observed(OutOfSample(model), model), observed(model, model))
+    values = observed(OutOfSample(model), model)
+    users = model.histories.batch(torch.arange(model.histories.n_users))
+    place = 57
+    user, item = int(users.row[place]), int(users.item[place])
+    others = [i for i in users.item[users.row == user].tolist() if i != item]
+    names = model.fitted.items.decode(np.array(others)).tolist()
+    alone = model.score({"x": names})[0, item]
+    assert float(values[place]) == pytest.approx(float(alone), abs=1e-5)
+
+
+def test_cross_fitting_leaves_the_pair_out_of_what_was_learned_of_the_items_too(data: Interactions) -> None:
+    """The similarities of a linear autoencoder remember the pairs that they were made of."""
+    model = al.EASE(l2=5.0, device="cpu").fit(data)
+    free, fitted_again = (observed(OutOfSample(model, again), model).mean() for again in (False, True))
+    assert fitted_again < free - 0.05
+
+
+def test_a_map_onto_the_label_holds_for_them_too(data: Interactions) -> None:
+    plain, mapped = (al.MF(dim=4, calibrate=kind, device="cpu").fit(data) for kind in ("none", "isotonic"))
+    values = observed(OutOfSample(plain), plain)
+    assert mapped.map is not None
+    torch.testing.assert_close(observed(OutOfSample(mapped), mapped), mapped.map(values), atol=1e-5, rtol=0)
 
 
 def test_cross_fitting_predicts_pairs_by_a_model_that_never_saw_them(data: Interactions) -> None:
@@ -55,6 +77,9 @@ def test_cross_fitting_predicts_pairs_by_a_model_that_never_saw_them(data: Inter
         def learn(self, check: Any, epochs: Any) -> None:
             super().learn(check, epochs)
             self.seen = torch.from_numpy(self.fitted.csr.toarray() > 0).float()
+
+        def without_history(self, scores: torch.Tensor, users: Any, items: Any) -> torch.Tensor:
+            return scores
 
         def raw_block(self, users: Any, items: Any = None) -> torch.Tensor:
             block = self.seen[users.index].clone()
@@ -70,6 +95,9 @@ def test_each_value_belongs_to_its_pair(data: Interactions) -> None:
 
     class Named(al.Popularity):
         """(Nobody, 2020)."""
+
+        def without_history(self, scores: torch.Tensor, users: Any, items: Any) -> torch.Tensor:
+            return scores
 
         def raw_block(self, users: Any, items: Any = None) -> torch.Tensor:
             n = self.fitted.n_items
@@ -91,6 +119,6 @@ def test_they_understate_less(split: al.Split) -> None:
 
 
 def test_aur_trains_on_them(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
-    inside, outside = (small_aur(residuals=kind).fit(split) for kind in ("in-sample", "loo"))
+    inside, outside = (small_aur(residuals=kind).fit(split) for kind in ("in-sample", "cross-fit"))
     assert torch.equal(inside.model.score([0, 1]), outside.model.score([0, 1]))
     assert not torch.equal(inside.uncertainty([0, 1]), outside.uncertainty([0, 1]))

@@ -31,7 +31,7 @@ from aleator.models import (
     graft,
 )
 from aleator.tuning import tune
-from aleator.uncertainty import Estimator, FactorEstimator
+from aleator.uncertainty import Estimator, FactorEstimator, MLPEstimator
 from aleator.version import __version__
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "Interactions",
     "ItemKNN",
     "LightGCN",
+    "MLPEstimator",
     "Model",
     "MultVAE",
     "Popularity",

@@ -44,7 +44,8 @@ class AUR(Recommender):
 
     `alpha` weighs the observed pairs when the estimator is trained: more of it lifts the tail. `lam` is the knob between
     expectation (1, safe) and uncertainty (0, exploratory); "auto" chooses it on validation by `select`.
-    `residuals="loo"` trains the estimator on expectations of the observed pairs by a model that did not see them.
+    `residuals` other than "in-sample" trains the estimator on expectations of the observed pairs by a model that did not
+    see them: "loo" in closed form where there is one, "cross-fit" by fitting the model again without parts of the pairs.
     `joint` goes on to train both together (AUR-J), with the weights of the estimator's stage or of the model's.
     `recipe="paper"` is the released program's protocol (epoch and lam chosen on the test part), for comparing with
     published numbers only.
@@ -61,7 +62,7 @@ class AUR(Recommender):
     lam: float | Literal["auto"] = "auto"
     select: selection.Select = "balanced"
     tail: Tail = field(default_factory=lambda: Tail.mass(0.5))
-    residuals: Literal["in-sample", "loo"] = "in-sample"
+    residuals: Literal["in-sample", "loo", "cross-fit"] = "in-sample"
     joint: bool = False
     joint_weights: Literal["estimator", "model"] = "estimator"  # alpha and 1 on observed and other pairs, or 1 and mu
     joint_lr: float = 1e-3
@@ -94,7 +95,8 @@ class AUR(Recommender):
             "an option of joint training is not positive",
             "give numbers above 0",
         )
-        require(not (self.joint and self.residuals == "loo"), "joint training has no residuals", "drop one of the two")
+        if self.joint:
+            self._check_joint()
         _check_lam(self.lam)
         self.device = self._one_device()
         shared: dict[str, Any] = {n: self.given[n] for n in ("seed", "recipe") if n in self.given}
@@ -106,6 +108,13 @@ class AUR(Recommender):
         self.objective = Objective(self.alpha, self.beta, self.gamma, self.floor)
         self.lam_used: float = 1.0 if self.lam == "auto" else self.lam
         self.curve: list[dict[str, float]] = []
+
+    def _check_joint(self) -> None:
+        kind = type(self.model).__name__
+        require(self.model.trains_jointly, f"{kind} cannot be trained jointly", "use MF, LightGCN or MultVAE")
+        require(self.model.calibrate == "none", f"{kind} is calibrated, which joint training undoes", "drop calibrate")
+        require(self.floor > 0, "joint training without a floor diverges", "give a floor above 0")
+        require(self.residuals == "in-sample", "joint training has no residuals", "drop joint or residuals")
 
     def _one_device(self) -> str:
         """The device that was given, to AUR or to a part of it."""
@@ -147,8 +156,7 @@ class AUR(Recommender):
         fine = selection.PAPER if self.recipe == "paper" else selection.FINE
         choice = selection.choose(many, self.parts, fine, self.select)
         self.curve = choice.curve
-        if self.lam == "auto":
-            self.lam_used = choice.lam
+        self.lam_used = choice.lam if self.lam == "auto" else self.lam
         if self.recipe == "ours" and self.refit:
             self._refit(split.everything)
         self.notes = self.model.notes + told
@@ -178,7 +186,7 @@ class AUR(Recommender):
 
     def _frozen(self) -> Expectation:
         """What the estimator learns the residuals of."""
-        return self.model if self.residuals == "in-sample" else OutOfSample(self.model)
+        return self.model if self.residuals == "in-sample" else OutOfSample(self.model, self.residuals == "cross-fit")
 
     def _train_jointly(self, check: Callable[[], float] | None = None, epochs: int | None = None) -> Log:
         weights = (self.alpha, 1.0) if self.joint_weights == "estimator" else (1.0, self.model.mu)
@@ -188,6 +196,7 @@ class AUR(Recommender):
             lr=self.joint_lr,
             device=self.torch_device,
             clip=self.joint_clip,
+            from_start=check is not None,
             seed=self.seed,
             label="joint training",
         )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aleator.errors import require
 from aleator.models.base import Model
 from aleator.training.histories import Histories, Users
 from aleator.training.trainer import Log, Trainer
@@ -41,7 +40,6 @@ class Joint:
         check: Callable[[], float] | None,
     ) -> Log:
         """From where both are, in place."""
-        require(self.objective.floor > 0, "joint training without a floor diverges", "give a floor above 0")
         parameters = [*self.model.parameters(), *self.estimator.parameters()]
         for parameter in parameters:
             parameter.requires_grad_()
@@ -66,12 +64,14 @@ class Joint:
         """Summed over the users and all items, or estimated from the `items` (sorted)."""
         self.model.publish()
         n_items = self.model.fitted.n_items
-        columns = torch.arange(n_items, device=users.item.device) if items is None else items
         others = self.objective.pairs(self.model.score_block(users, items), self.estimator.log_variance(users, items))
-        place = torch.searchsorted(columns, users.item).clamp_max(len(columns) - 1)
-        inside = columns[place] == users.item
         free = torch.ones_like(others, requires_grad=False)
-        free[users.row[inside], place[inside]] = 0
+        if items is None:
+            free[users.row, users.item] = 0
+        else:
+            place = torch.searchsorted(items, users.item).clamp_max(len(items) - 1)
+            inside = items[place] == users.item
+            free[users.row[inside], place[inside]] = 0
         observed = self.objective.pairs(self.model.score_pairs(users) - 1, self.estimator.observed(users))
-        up = self.negative * n_items / len(columns)
+        up = self.negative * (1 if items is None else n_items / len(items))
         return up * (free * others).sum() + self.positive * (users.weight * observed).sum()

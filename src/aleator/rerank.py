@@ -21,7 +21,11 @@ Missing = Literal["error", "drop"]
 
 def rerank(by: Recommender, candidates: Any, k: int | None, missing: Missing) -> Any:
     """As `Recommender.rerank`."""
-    require(k is None or (type(k) is int and k >= 1), f"k is {k!r}", "give a whole number of at least 1")
+    require(
+        k is None or (isinstance(k, (int, np.integer)) and type(k) is not bool and k >= 1),
+        f"k is {k!r}",
+        "give a whole number of at least 1",
+    )
     require(missing in ("error", "drop"), f"missing is {missing!r}", "give 'error' or 'drop'")
     frame = opened(candidates, "user_id", "item_id")
     user, item = (

@@ -1,8 +1,9 @@
 """Expectations of the observed pairs by a model that did not see them.
 
-The residual of a pair that a model was fitted to understates the noise. Where the model knows no closed form, it is
-fitted again without each of a few random parts of the pairs in turn, and predicts the part that was left out
-(cross-fitting: Chernozhukov et al., 2018).
+The residual of a pair that a model was fitted to understates the noise. Where the model knows a closed form it leaves the
+pair out of the user's side: the history, or the user's least squares. What the model learned of the items saw the pair
+all the same. Cross-fitting leaves it out of all: the model is fitted again without each of a few random parts of the
+pairs in turn, and predicts the part that was left out (Chernozhukov et al., 2018).
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ _FOLDS = 5
 
 
 class OutOfSample:
-    """The expectations of a fitted model; those of the pairs it was fitted on as if it had not been."""
+    """The expectations of a fitted model; those of the pairs it was fitted on as if it had not been.
 
-    def __init__(self, model: Model) -> None:
+    In closed form where the model has one, unless `cross_fit`.
+    """
+
+    def __init__(self, model: Model, cross_fit: bool = False) -> None:
         self.score_block = model.score_block
-        values = _closed_form(model)
+        values = None if cross_fit else _closed_form(model)
         if values is None:
             values = _cross_fitted(model)
         matrix = model.fitted.csr
@@ -36,14 +40,20 @@ class OutOfSample:
         )
 
     def score_pairs(self, users: Users) -> Tensor:
-        return self.values.batch(users.index).weight
+        return self.values.batch(users.index, total=len(users.item)).weight
 
 
 @torch.no_grad()
 def _closed_form(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]] | None:
     """[n_pairs] in the order of the CSR."""
-    found = model.out_of_sample_pairs(model.histories.batch(torch.arange(model.histories.n_users)))
-    return None if found is None else found.float().cpu().numpy()
+    found, rows = [], model.histories
+    size, _ = blocks(rows.n_users, rows.n_items, rows.device)
+    for index in pieces(torch.arange(rows.n_users), size):
+        part = model.out_of_sample_pairs(rows.batch(index))
+        if part is None:
+            return None
+        found.append(part.float().cpu())
+    return torch.cat(found).numpy()
 
 
 @torch.no_grad()
@@ -62,6 +72,7 @@ def _cross_fitted(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     epochs = None if model.log is None else max(model.log.best_epoch, 1)
     for left_out in range(_FOLDS):
         other = copy.copy(model)
+        other.__dict__.pop("train", None)  # a search may have put it out of use
         with torch.enable_grad():
             other.train(data.take(fold[row] != left_out), epochs=epochs)
         mask = fold == left_out

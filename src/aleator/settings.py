@@ -92,7 +92,7 @@ def build(
     *,
     with_uncertainty: bool,
     recipe: Recipe,
-    estimator: str = "factor",
+    estimator: str | None = None,
     **common: Any,
 ) -> Recommender:
     """An AUR, or a bare model, with `common` options (seed, device, max_epochs) where nothing else was set."""
@@ -107,10 +107,11 @@ def build(
     expectation = kind(**settings.get("model", {})).with_defaults(**given_common)
     if not with_uncertainty:
         unused = [*options, *(f"estimator.{name}" for name in settings.get("estimator", {}))]
+        unused += [] if estimator is None else ["estimator"]
         require(not unused, f"without uncertainty the option {unused[0] if unused else ''} has no effect", "drop it")
         return expectation.with_defaults(recipe=recipe)
     if isinstance(options.get("tail"), str):
         options["tail"] = Tail.parse(options["tail"])
-    uncertain = ESTIMATORS[estimator](**settings.get("estimator", {})).with_defaults(**given_common)
-    own = {name: value for name, value in given_common.items() if name != "max_epochs"}
+    uncertain = ESTIMATORS[estimator or "factor"](**settings.get("estimator", {})).with_defaults(**given_common)
+    own = {("joint_epochs" if name == "max_epochs" else name): value for name, value in given_common.items()}
     return AUR(expectation, estimator=uncertain, **{"recipe": recipe, **own, **options})

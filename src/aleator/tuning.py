@@ -54,7 +54,11 @@ class Tuned:
         tables = {name: value for name, value in self.options.items() if isinstance(value, dict)}
         for title, table in [("", self.options), *tables.items()]:
             lines += ["", f"[{title}]"] if title else []
-            lines += [f"{n} = {json.dumps(v, default=str)}" for n, v in table.items() if not isinstance(v, dict)]
+            lines += [
+                f"{n} = {json.dumps(v, default=str)}"
+                for n, v in table.items()
+                if v is not None and not isinstance(v, dict)
+            ]
         return "\n".join(lines).strip() + "\n"
 
 
@@ -85,7 +89,8 @@ def tune(
     `timeout` seconds. Trials that fall behind others are pruned; those that fail are counted and passed over.
     """
     need("optuna", "tuning")
-    require(trials >= 1, f"trials is {trials}", "give at least 1")
+    require(isinstance(trials, int) and trials >= 1, f"trials is {trials!r}", "give a number of at least 1")
+    require(only in (None, "model", "uncertainty"), f"only is {only!r}", "give 'model' or 'uncertainty'")
     require(timeout is None or timeout > 0, f"timeout is {timeout}", "give a number of seconds above 0")
     fixed = dict(settings or {})
     require("lam" not in fixed, "lam is chosen in every trial", "leave it out")

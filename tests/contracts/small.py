@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 EPOCHS: dict[str, Any] = {"dim": 3, "lr": 0.05, "max_epochs": 40, "batch_size": 16, "check_every": 1}
+MACR = EPOCHS | {"reference": 1.0, "max_epochs": 20, "check_every": 20}
 SMALL: dict[str, list[dict[str, Any]]] = {
     "bpr": [EPOCHS],
     "ease": [{}, {"neighbours": 4, "l2": 30.0}],
@@ -13,10 +14,10 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "ips": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "itemknn": [{}, {"neighbours": 4}],
     "lightgcn": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
-    "macr": [EPOCHS | {"reference": 1.0}, EPOCHS | {"reference": 1.0, "backbone": "lightgcn", "layers": 1}],
+    "macr": [MACR, MACR | {"backbone": "lightgcn"}],
     "mf": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "multvae": [EPOCHS | {"hidden": 16, "lr": 0.03, "max_epochs": 15, "check_every": 15}],
-    "pmf": [EPOCHS],
+    "pmf": [EPOCHS | {"mu": 0.1}],
     "ue": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
     "zerosum": [EPOCHS, EPOCHS | {"regulariser": "pos2neg2"}],
 }

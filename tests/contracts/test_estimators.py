@@ -32,7 +32,9 @@ Case = tuple[str, dict[str, Any]]
 every_estimator = pytest.mark.parametrize(
     "case",
     CASES,
-    ids=lambda c: " ".join([c[0], *[f"{n}={v}" for n, v in c[1].items() if n not in ("dim", "hidden", "max_epochs", "lr")]]),
+    ids=lambda c: " ".join(
+        [c[0], *[f"{n}={v}" for n, v in c[1].items() if n not in ("dim", "hidden", "max_epochs", "lr")]]
+    ),
 )
 
 

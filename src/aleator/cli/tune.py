@@ -69,6 +69,11 @@ def tune(
     name = f"{model}{f'-aur-{estimator}' if uncertainty else ''}{'-paper' if recipe == 'paper' else ''}"
     study = study or Path(f"tune-{Path(dataset).stem}-{name}.db")
     out = out or study.with_suffix(".toml")
+    require(
+        len({study, out, study.with_suffix(".png")}) == 3,
+        f"'{study}' would be overwritten by what is found",
+        "name it with the ending .db",
+    )
     for file in (study, out):
         writable = os.access(file.parent, os.W_OK) and not file.is_dir()
         require(writable, f"'{file}' cannot be written", "give another place")

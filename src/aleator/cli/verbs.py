@@ -42,7 +42,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
     model: Annotated[str, typer.Option(help="The model of the expectation.")] = "mf",
     uncertainty: Annotated[bool, typer.Option(help="Fit the uncertainty estimator on top of the model.")] = True,
-    estimator: Annotated[str, typer.Option(help="The uncertainty estimator: factor, or mlp (AUR-M).")] = "factor",
+    estimator: Annotated[str | None, typer.Option(help="The uncertainty estimator: factor, or mlp (AUR-M).")] = None,
     data_root: DATA_ROOT = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,

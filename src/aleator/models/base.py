@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
-from aleator.errors import AleatorError, require
+from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.recommender import Recommender, as_split
@@ -38,6 +38,7 @@ class Model(Recommender):
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are saved
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes that are
     personalises: ClassVar[bool] = True  # whether scores differ between users
+    trains_jointly: ClassVar[bool] = False  # whether AUR-J can train it, by its `parameters`
     frozen: ClassVar[bool] = False  # whether it was fitted elsewhere, and cannot be fitted again
     ranges: ClassVar[Ranges] = {}  # where `aleator tune` searches
     paper_ranges: ClassVar[Ranges] = {}  # and with recipe "paper"
@@ -64,15 +65,13 @@ class Model(Recommender):
         return self.raw_block(users)[users.row, users.item]
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """The expectation of each item of each history as if that pair had not been seen, [n]; None where that takes
+        """The expectation of each item of each history without that pair in the history, [n]; None where that takes
         fitting again."""
         return None
 
     def parameters(self) -> list[Tensor]:
-        """What can be trained together with an estimator; `publish` then makes scores of it."""
-        raise AleatorError(
-            f"{type(self).__name__} cannot be trained jointly", "use MF, LightGCN or MultVAE, or leave out joint"
-        )
+        """What is trained; `publish` then makes scores of it."""
+        return []
 
     def publish(self) -> None:
         """Make what scores are computed from out of the parameters."""
@@ -99,10 +98,10 @@ class Model(Recommender):
 
     def fit(self, data: Split | Interactions) -> Self:
         split = as_split(data)
-        if not self.stops_early:
-            self.train(split.everything)
+        fitted, held = self.choose_on(split) if self.stops_early or not self.refit else (split.everything, None)
+        if not self.stops_early or held is None:
+            self.train(fitted)
             return self
-        fitted, held = self.choose_on(split)
         self.train(fitted, HeldOut(fitted, held, self.torch_device, most_users=self.monitored_users, seed=self.seed))
         if self.recipe == "ours" and self.refit:
             chosen = self.log
@@ -128,10 +127,10 @@ class Model(Recommender):
         tensors = {f"model.{name}": getattr(self, name) for name in self.learned}
         if self.map is not None:
             tensors |= {"model.map.x": self.map.x, "model.map.y": self.map.y}
-        return about | {"log": None if self.log is None else self.log.to_dict()}, tensors
+        return about | {"notes": self.notes, "log": None if self.log is None else self.log.to_dict()}, tensors
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.log = None if learned["log"] is None else Log(**learned["log"])
+        self.log, self.notes = None if learned["log"] is None else Log(**learned["log"]), learned["notes"]
         for name in self.facts:
             setattr(self, name, learned[name])
         for name in self.learned:

@@ -29,13 +29,13 @@ class BPR(FactorModel, GradientModel):
     weight. Only differences count there, so that r_ui is that product brought onto the label's scale afterwards.
     """
 
-    draws: int = 4  # of unobserved items for each pair: more are slower and less noisy
+    draws: int = 8  # of unobserved items for each pair: more are slower and less noisy
     l2: float = 1e-2
     dim: int = 64
-    lr: float = 3e-3
+    lr: float = 5e-3
     calibrate: Calibrate = "linear"
 
-    steps: ClassVar[int] = 128
+    steps: ClassVar[int] = 32
     ranges: ClassVar[Ranges] = {
         "dim": Among(64, 128, 256),
         "lr": Between(5e-4, 2e-2, log=True),
@@ -68,8 +68,8 @@ class BPR(FactorModel, GradientModel):
 
 def squared_norms(x: Tensor, y: Tensor, users: Users, others: Users) -> Tensor:
     """|x_u|^2 + |y_i|^2 + |y_j|^2 summed over the triples of a batch by their weight."""
-    of_users, of_items = others.weight.new_zeros(len(x)), others.weight.new_zeros(len(y))
-    of_users.index_add_(0, others.row, others.weight)
-    of_items.index_add_(0, others.item, others.weight)
-    of_items.index_add_(0, users.item, others.weight.view(len(users.item), -1).sum(1))
-    return of_users.to(x.dtype) @ x.square().sum(1) + of_items.to(y.dtype) @ y.square().sum(1)
+    weight = others.weight.to(x.dtype)
+    of_users = weight.new_zeros(len(x)).index_add_(0, others.row, weight)
+    of_items = weight.new_zeros(len(y)).index_add_(0, others.item, weight)
+    of_items.index_add_(0, users.item, weight.view(len(users.item), -1).sum(1))
+    return of_users @ x.square().sum(1) + of_items @ y.square().sum(1)

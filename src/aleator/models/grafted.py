@@ -43,12 +43,13 @@ class Grafted(Model):
     reconciled: dict[str, dict[str, int]] = field(default_factory=dict, init=False)
 
     frozen: ClassVar[bool] = True
-    facts: ClassVar[tuple[str, ...]] = ("reconciled", "notes")
+    facts: ClassVar[tuple[str, ...]] = ("reconciled",)
     strangers: ClassVar[str] = "are unknown to the model and are served by their history"
     new_items: ClassVar[str] = "are unknown to the model and get each user's lowest score"
 
     def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
         require(self.source is not None, "a graft that was loaded is not fitted again", "make it anew with al.graft")
+        self.notes = []
         super().train(data, check, epochs)
 
     def places(self, n_users: int, n_items: int) -> tuple[Array, Array]:
@@ -56,7 +57,7 @@ class Grafted(Model):
         users, of_users = reconcile("user", self.user_ids, n_users, self.fitted.users)
         items, of_items = reconcile("item", self.item_ids, n_items, self.fitted.items)
         self.reconciled = {"users": of_users.to_dict(), "items": of_items.to_dict()}
-        self.notes = of_users.notes("user", self.strangers) + of_items.notes("item", self.new_items)
+        self.notes += of_users.notes("user", self.strangers) + of_items.notes("item", self.new_items)
         self.known = torch.from_numpy(users >= 0).to(self.torch_device)
         require(
             bool((self.known & (self.histories.size > 0)).any()),

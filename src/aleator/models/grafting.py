@@ -37,6 +37,7 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
     GraftedFactors()
     """
     require(not isinstance(model, Recommender), "a model of aleator needs no graft", "give it to al.AUR as it is")
+    require(not isinstance(model, type), f"{getattr(model, '__name__', '')} is a class", "give a fitted model of it")
     made: Grafted
     if (pair := _pair(model)) is not None:
         made, source = GraftedFactors(**options), _factors(*pair)

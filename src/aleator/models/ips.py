@@ -31,6 +31,7 @@ class IPS(MF):
     inverse_propensity: Tensor = field(init=False)  # [n_items] what an observed pair weighs
 
     learned: ClassVar[tuple[str, ...]] = (*MF.learned, "inverse_propensity")
+    trains_jointly: ClassVar[bool] = False  # its weights are not those of the joint loss
     ranges: ClassVar[Ranges] = {
         **MF.ranges,
         "power": Between(0.1, 1.0),

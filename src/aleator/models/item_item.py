@@ -123,7 +123,7 @@ class ItemItemModel(Model):
         return self.store.pairs(users) + self.level
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """With a zero diagonal they are."""
+        """With a zero diagonal a pair has no part in its own score; S was made with it all the same."""
         return self.score_pairs(users)
 
     def _whole(self, users: Users) -> Tensor:

@@ -34,6 +34,7 @@ class LightGCN(FactorModel, SquaresModel):
     embeddings: tuple[Tensor, Tensor] = field(init=False)  # of users and items, [n, dim]; not saved, nor is the graph:
     graph: Graph = field(init=False)  # scores are made of the factors
 
+    trains_jointly: ClassVar[bool] = True
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
         "dim": Among(64, 128, 256),

@@ -41,15 +41,15 @@ class MACR(FactorModel, GradientModel):
     item_weight: float = 1e-2
     user_weight: float = 1e-3
     reference: float = 15.0
-    draws: int = 4  # of unobserved items for each pair: more are slower and less noisy
+    draws: int = 8  # of unobserved items for each pair: more are slower and less noisy
     l2: float = 1e-2
     dim: int = 64
-    lr: float = 3e-3
+    lr: float = 5e-3
     calibrate: Calibrate = "linear"
 
     tables: list[Tensor] = field(init=False)  # of users, items, and the directions v and w; scores do not need them
 
-    steps: ClassVar[int] = 64
+    steps: ClassVar[int] = 32
     ranges: ClassVar[Ranges] = {
         "dim": Among(64, 128, 256),
         "lr": Between(5e-4, 2e-2, log=True),
@@ -106,7 +106,9 @@ class MACR(FactorModel, GradientModel):
             a, b = conformity.index_select(0, pairs.row), popularity.index_select(0, pairs.item)
             whole = pair_products(x, y, pairs) * a.sigmoid() * b.sigmoid()
             parts = ((1.0, whole), (self.item_weight, b), (self.user_weight, a))
-            return sum((w * (pairs.weight * F.softplus(-label * logit)).sum() for w, logit in parts), whole.new_zeros(()))
+            return sum(
+                (w * (pairs.weight * F.softplus(-label * logit)).sum() for w, logit in parts), whole.new_zeros(())
+            )
 
         others = unobserved(users, len(y), self.draws, generator)
         penalty = squared_norms(self.tables[0].index_select(0, users.index), self.tables[1], users, others)

@@ -38,6 +38,7 @@ class MF(FactorModel, SquaresModel):
     solved_by: str | None = field(default=None, init=False)  # "implicit", "torch" or "adam"
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
+    trains_jointly: ClassVar[bool] = True
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
         "dim": Among(16, 32, 64, 128, 256),
@@ -150,7 +151,8 @@ class MF(FactorModel, SquaresModel):
         return least_squares(self.item_factors, self._rows(users), self.mu, self.l2)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """In closed form for least squares: `kernels.leave_one_out`."""
+        """In closed form for the least squares of the user: `kernels.leave_one_out`."""
         if self.solver != "als" or self.calibrated:
             return None
-        return leave_one_out(self.item_factors, self._rows(users), self.mu, self.l2)
+        found = leave_one_out(self.item_factors, self._rows(users), self.mu, self.l2)
+        return found if self.map is None else self.map(found)

@@ -45,6 +45,7 @@ class MultVAE(ProductModel, SquaresModel):
     item_factors: Tensor = field(init=False)  # [n_items, hidden + 1]: the last column is the bias
 
     learned: ClassVar[tuple[str, ...]] = ("encoder", "gaussian", "decoder", "item_factors")
+    trains_jointly: ClassVar[bool] = True
     steps: ClassVar[int] = 16
     ranges: ClassVar[Ranges] = {
         "mu": Between(0.01, 0.5, log=True),

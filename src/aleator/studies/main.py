@@ -38,7 +38,7 @@ def systems(
     recipe: Recipe,
     seed: int,
     device: str = "auto",
-    estimator: str = "factor",
+    estimator: str | None = None,
     bare: bool = True,
     uncertain: bool = True,
 ) -> dict[str, Recommender]:
@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dataset")
     parser.add_argument("--model", default="mf")
-    parser.add_argument("--estimator", default="factor")
+    parser.add_argument("--estimator")
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--recipe", default="ours", choices=["ours", "paper"])
     parser.add_argument("--seed", type=int, default=0)

@@ -34,7 +34,9 @@ def tuned(dataset: str, model: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
-def grafted(name: str, split: Split, settings: dict[str, Any], recipe: Recipe, seed: int) -> dict[str, Recommender]:
+def grafted(
+    name: str, split: Split, settings: dict[str, Any], recipe: Recipe, seed: int, device: str = "auto"
+) -> dict[str, Recommender]:
     """A model of implicit, with the options of the table `graft`, bare and under AUR.
 
     It is fitted without the pairs that lam is chosen on; so that both know the same, the estimator is not refitted.
@@ -46,11 +48,11 @@ def grafted(name: str, split: Split, settings: dict[str, Any], recipe: Recipe, s
     kind = AlternatingLeastSquares if name == "implicit-als" else BayesianPersonalizedRanking
     fitted = kind(**settings.get("graft", {}), random_state=seed)
     fitted.fit((split.train if recipe == "ours" else split.everything).csr, show_progress=False)
-    model = graft(fitted, seed=seed, recipe=recipe)
+    common: dict[str, Any] = {"seed": seed, "recipe": recipe, "device": device, "refit": False}
     options = {name: value for name, value in settings.items() if name not in ("graft", "estimator")}
     estimator = FactorEstimator(**settings.get("estimator", {}))
-    aur = AUR(model, estimator=estimator, recipe=recipe, seed=seed, refit=False, **options)
-    return {name: graft(fitted, seed=seed, recipe=recipe), f"{name}-AUR": aur}
+    aur = AUR(graft(fitted), estimator=estimator, **common, **options)
+    return {name: graft(fitted, **common), f"{name}-AUR": aur}
 
 
 def main() -> None:
@@ -70,12 +72,12 @@ def main() -> None:
     args = parser.parse_args()
     split = open_split(args.dataset, args.data_root)
     common = {"recipe": args.recipe, "seed": args.seed}
-    chosen = args.uncertainty or args.model or list(MODELS.classes)
+    chosen = [*args.uncertainty, *(args.model or [])] or list(MODELS.classes)
     for name in chosen:
         settings = tuned(args.dataset, name)
         if name in GRAFTS:
             part = split.carve(0.1, args.seed) if args.recipe == "ours" else split
-            methods = grafted(name, part, settings, **common)
+            methods = grafted(name, part, settings, device=args.device, **common)
         else:
             part = split
             uncertain = name in args.uncertainty

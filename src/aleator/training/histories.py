@@ -84,12 +84,13 @@ class Histories:
         """Users of a batch such that an epoch makes about so many steps: many users at a time keep a device busy."""
         return min(max(math.ceil(int((self.host_size > 0).sum()) / steps), 16), 8192)
 
-    def batch(self, index: Tensor, *, known: bool = True, trained: bool = False) -> Users:
+    def batch(self, index: Tensor, *, known: bool = True, trained: bool = False, total: int | None = None) -> Users:
         """The rows `index`, in that order; `known=False` marks them as histories without an identity.
 
-        An `index` on the host spares the device a round trip.
+        An `index` on the host, or how many pairs they have in `total`, spares the device a round trip.
         """
-        total = None if index.is_cuda else int(self.host_size[index].sum())
+        if total is None and not index.is_cuda:
+            total = int(self.host_size[index].sum())
         index = index.to(self.device, non_blocking=True)
         start, size = self.indptr[index], self.indptr[index + 1] - self.indptr[index]
         row = torch.repeat_interleave(torch.arange(len(index), device=self.device), size, output_size=total)

@@ -61,6 +61,7 @@ class Trainer:
     tolerance: float = 0.0  # the last epoch within that share of the best metric is kept, not the very best
     precision: Precision = "auto"
     clip: float | None = None  # the largest norm of a gradient
+    from_start: bool = False  # whether where it starts may be the best, as epoch 0
     seed: int = 0
     label: str = "training"
 
@@ -84,6 +85,8 @@ class Trainer:
         size = math.ceil(len(who) / max(math.ceil(len(who) / self.batch_size), 1))
         log, best, stale = Log(), -math.inf, 0
         best_weights = [] if check is None else [p.detach().clone() for p in parameters]
+        if check is not None and self.from_start:
+            best = check()
         with progress(self.label, self.max_epochs) as shown:
             for epoch in range(1, self.max_epochs + 1):
                 start = time.perf_counter()

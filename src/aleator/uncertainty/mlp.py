@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aleator.errors import require
 from aleator.search import Among, Between, Ranges
+from aleator.training import memory
 from aleator.training.histories import Histories, Users, resolve_device
 from aleator.training.kernels import history_sum
 from aleator.uncertainty.base import Expectation
@@ -51,7 +52,10 @@ class MLPEstimator(ProductEstimator):
         check: Callable[[], float] | None = None,
         epochs: int | None = None,
     ) -> None:
-        self._start(histories.n_items)
+        device, n_items = resolve_device(self.device), histories.n_items
+        needed = 4 * (5 + (check is not None)) * (2 * n_items * self.hidden + self.hidden**2)
+        memory.require_free(needed, device, f"an estimator of {n_items} items and {self.hidden} hidden units")
+        self._start(n_items)
         plan, inner = self.resolved(SCHEDULE), [self.w1, self.b1, self.w2, self.b2]
         for parameter in inner:
             parameter.requires_grad_()
