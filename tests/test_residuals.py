@@ -85,6 +85,9 @@ def test_cross_fitting_predicts_pairs_by_a_model_that_never_saw_them(data: Inter
             block = self.seen[users.index].clone()
             return block if items is None else block[:, items]
 
+        def raw_pairs(self, users: Any) -> torch.Tensor:
+            return self.raw_block(users)[users.row, users.item]
+
     model = Memory(device="cpu").fit(data)
     assert (observed(model, model) == 1).all()
     assert (observed(OutOfSample(model), model) == 0).all()

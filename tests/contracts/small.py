@@ -17,7 +17,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "macr": [MACR, MACR | {"backbone": "lightgcn"}],
     "mf": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "multvae": [EPOCHS | {"hidden": 16, "lr": 0.03, "max_epochs": 15, "check_every": 15}],
-    "pmf": [EPOCHS | {"mu": 0.1}],
+    "pmf": [EPOCHS | {"mu": 0.3}],
     "ue": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
     "zerosum": [EPOCHS, EPOCHS | {"regulariser": "pos2neg2"}],
 }

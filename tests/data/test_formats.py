@@ -50,7 +50,7 @@ FILES: dict[str, tuple[str, str | bytes]] = {
     "csv": ("a.csv", "user_id,item_id,rating,timestamp\n1,10,4,100\n2,20,3.5,200\n1,20,5,300\n"),
     "tsv": ("a.tsv", "user_id\titem_id\trating\ttimestamp\n1\t10\t4\t100\n2\t20\t3.5\t200\n1\t20\t5\t300\n"),
     "MovieLens csv": ("ratings.csv", "userId,movieId,rating,timestamp\n1,10,4.0,100\n2,20,3.5,200\n1,20,5.0,300\n"),
-    "gz": ("a.csv.gz", gzip.compress(b"user,item,rating,time\n1,10,4,100\n2,20,3.5,200\n1,20,5,300\n")),
+    "gz": ("a.csv.gz", gzip.compress(b"user,item,rating,time\n1,10,4,100\n2,20,3.5,200\n1,20,5,300\n", mtime=0)),
     "inter": (
         "a.inter",
         "user_id:token\titem_id:token\trating:float\ttimestamp:float\n1\t10\t4\t100\n2\t20\t3.5\t200\n1\t20\t5\t300\n",
@@ -91,7 +91,7 @@ def test_parquet_keeps_the_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
 def test_adjacency_is_a_user_and_its_items_a_line(name: str, tmp_path: Path) -> None:
     text = b"3 9 1\n0 5000000000 \n7\n\n"
-    data = read(file(tmp_path, name, gzip.compress(text) if name.endswith("gz") else text))
+    data = read(file(tmp_path, name, gzip.compress(text, mtime=0) if name.endswith("gz") else text))
     assert [row[:2] for row in rows_of(data)] == [(3, 9), (3, 1), (0, 5_000_000_000)]
 
 
@@ -643,7 +643,7 @@ BAD_FILES: list[tuple[str, str | bytes, str]] = [
     ("a.csv", bytes(range(256)) * 4, "cannot be read as csv"),
     ("a.csv", "user,item\nJosé,1\n".encode("latin-1"), "cannot be read as csv"),
     ("a.csv", "user,item\n1,2\n".encode("utf-16"), "cannot be read as csv|has no user column"),
-    ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 1000)[:-20], "cannot be read as csv"),
+    ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 1000, mtime=0)[:-20], "cannot be read as csv"),
     ("a.inter", "user_id:token\titem_id:token\trating:float\n1\t2\tbad\n", "holds no numbers"),
     ("a.inter", "user,item\n1,2\n", "has no user column"),
     ("a.parquet", "user,item\n1,2\n", "cannot be read as parquet"),
@@ -661,7 +661,7 @@ BAD_FILES: list[tuple[str, str | bytes, str]] = [
     ("train.txt", "0 99999999999999999999\n", "line 1 of .* is not a list of integers"),
     ("train.txt", "0\n1\n", "has no interactions"),
     ("train.txt", b"\xff\xfe\x00\x01", "cannot be read as adjacency"),
-    ("train.txt.gz", gzip.compress(b"0 1 2\n" * 1000)[:-10], "cannot be read as adjacency"),
+    ("train.txt.gz", gzip.compress(b"0 1 2\n" * 1000, mtime=0)[:-10], "cannot be read as adjacency"),
     ("train.txt.gz", b"0 1 2\n", "cannot be read as adjacency"),
     ("a.npz", "text", "is not a numpy archive"),
     ("a.npz", b"PK\x03\x04 and no more", "is not a numpy archive"),

@@ -57,11 +57,18 @@ class PMF(TableModel, GradientModel):
         )
 
     def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
-        self.user_factors, self.item_factors = self.normal(*shapes, spread=0.1)
-        count = torch.tensor(self.fitted.popularity, device=self.torch_device)
-        level = ((count + 0.5) / (self.mu * (self.fitted.n_users - count) + 0.5)).log()
-        scale = level.abs().mean().sqrt()
+        """From the score that fits each item best if it is the same for everybody, in the first dimension.
+
+        Small random factors alone would start at 1/2: far too high for sparse data, and Adam's steps stay short for long
+        after the steep way down.
+        """
+        data = self.fitted
+        self.user_factors, self.item_factors = self.normal(
+            (data.n_users, self.dim), (data.n_items, self.dim), spread=0.1
+        )
+        count = torch.tensor(data.popularity, device=self.torch_device)
+        level = ((count + 0.5) / (self.mu * (data.n_users - count) + 0.5)).log()
+        scale = level.abs().mean().sqrt().clamp_min(0.1)
         self.user_factors[:, 0], self.item_factors[:, 0] = scale, level / scale
         self.optimise([self.user_factors, self.item_factors], self.loss, check, epochs)
 
