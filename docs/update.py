@@ -29,6 +29,7 @@ SHOWN = (
     ("tail_absolute", "recall@50"),
     ("tail_relative", "recall@50"),
 )
+JOINT = ("ml-100k", "adressa", "coat")
 PERFORMANCE = ROOT / "docs" / "performance.md"
 PICTURES = {
     "time_to_quality h200": "![Recall@20 on validation by seconds of training](time_to_quality.png)",
@@ -93,6 +94,25 @@ def models_table(file: str) -> str:
                 change = f" ({value / before - 1:+.1%}{star})" if before else ""
             cells.append(f"{value:.4f}{change}")
         lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def seeds_table(files: list[str]) -> str:
+    """The mean over seeds of each method, and the lowest and highest."""
+    lines = [
+        "| dataset | | R@20 | R@50 | tail absolute R@50 | tail relative R@50 | seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for file in files:
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in rows(file):
+            found.setdefault(row["method"], []).append(row)
+        for method, runs in found.items():
+            cells = []
+            for protocol, metric in SHOWN:
+                values = [run["metrics"][protocol][metric] for run in runs]
+                cells.append(f"{sum(values) / len(values):.4f} ({min(values):.4f} to {max(values):.4f})")
+            lines.append(f"| {runs[0]['dataset']} | {method} | {' | '.join(cells)} | {len(runs)} |")
     return "\n".join(lines)
 
 
@@ -237,6 +257,7 @@ def update() -> None:
     put(ROOT / "docs" / "results.md", "main", main_table(files))
     put(ROOT / "docs" / "results.md", "commands", commands(files))
     put(ROOT / "docs" / "results.md", "worlds", worlds_table())
+    put(ROOT / "docs" / "results.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
     for place, text in performance().items():
         put(PERFORMANCE, place, text)
     pictures()
