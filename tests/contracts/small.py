@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 EPOCHS: dict[str, Any] = {"dim": 3, "lr": 0.05, "max_epochs": 40, "batch_size": 16, "check_every": 1}
-MACR = EPOCHS | {"reference": 1.0, "max_epochs": 20, "check_every": 20}
+DRAWN = EPOCHS | {"max_epochs": 20, "check_every": 20}
 SMALL: dict[str, list[dict[str, Any]]] = {
-    "bpr": [EPOCHS],
+    "bpr": [DRAWN],
     "ease": [{}, {"neighbours": 4, "l2": 30.0}],
     "expomf": [{"dim": 3, "l2": 1.0, "max_epochs": 15, "patience": 15}],
     "graph_filter": [{}, {"neighbours": 4}],
     "ips": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "itemknn": [{}, {"neighbours": 4}],
     "lightgcn": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
-    "macr": [MACR, MACR | {"backbone": "lightgcn"}],
+    "macr": [DRAWN | {"reference": 1.0}, DRAWN | {"reference": 1.0, "backbone": "lightgcn"}],
     "mf": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "multvae": [EPOCHS | {"hidden": 16, "lr": 0.03, "max_epochs": 15, "check_every": 15}],
     "pmf": [EPOCHS | {"mu": 0.3}],
     "ue": [EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15}],
-    "zerosum": [EPOCHS, EPOCHS | {"regulariser": "pos2neg2"}],
+    "zerosum": [DRAWN, DRAWN | {"regulariser": "pos2neg2"}],
 }
 STARTS_AT_RANDOM = {  # so that other item numbers mean another start
     "bpr",

@@ -8,6 +8,7 @@ import torch
 
 from aleator.data.interactions import Interactions
 from aleator.training.histories import Histories, Users
+from aleator.training.kernels import pair_products
 from aleator.training.negatives import unobserved, whole_below
 
 LISTS = [[0, 1, 4], [6], [0, 1, 2, 3, 4, 5, 6], [2, 3, 5, 6], []]
@@ -46,6 +47,13 @@ def test_a_pair_hands_its_weight_to_its_draws_unless_its_user_observed_everythin
     assert others.weight.tolist() == [1.5, 1.5, 0.25, 0.25] + [0.0] * 6
     assert others.item[:4].tolist() == [1] * 4
     assert 0 <= int(others.item.min()) <= int(others.item.max()) < 3
+
+
+def test_there_may_be_more_draws_than_pairs_of_users_and_items(users: Users) -> None:
+    others = unobserved(users, 7, 10, torch.Generator().manual_seed(0))
+    assert len(others.item) > len(users) * 7
+    p, q = torch.randn(len(users), 3), torch.randn(7, 3)
+    torch.testing.assert_close(pair_products(p, q, others), (p @ q.T)[others.row, others.item])
 
 
 def test_whole_numbers_stay_below_their_bounds() -> None:

@@ -30,9 +30,11 @@ class BPR(FactorModel, GradientModel):
     """
 
     draws: int = 8  # of unobserved items for each pair: more are slower and less noisy
-    l2: float = 1e-2
+    l2: float = 3e-3
     dim: int = 64
     lr: float = 5e-3
+    max_epochs: int = 400
+    check_every: int = 5
     calibrate: Calibrate = "linear"
 
     steps: ClassVar[int] = 32

@@ -26,14 +26,14 @@ _WEIGHTS = Among(1e-5, 1e-4, 1e-3, 1e-2)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MACR(FactorModel, GradientModel):
-    """Model-agnostic counterfactual reasoning (Wei et al., 2021): matching m_ui = <x_u, y_i>, popularity b_i = <w, y_i>
-    and conformity a_u = <v, x_u>.
+    """Model-agnostic counterfactual reasoning (Wei et al., 2021): how a pair matches, m_ui = <x_u, y_i>, is learned
+    beside how popular the item is, b_i = <w, y_i>, and how easily the user takes anything, a_u = <v, x_u>.
 
-    Trained so that m_ui sigmoid(b_i) sigmoid(a_u) tells observed pairs from drawn ones by binary cross-entropy, plus that
-    of b_i times `item_weight` and of a_u times `user_weight`, plus l2 times the squared norms of BPR's triples. The score
-    is (m_ui - `reference`) sigmoid(b_i) sigmoid(a_u), brought onto the label's scale: what is left of the prediction
-    when that for a user and an item that match to the same degree, whoever they are, is taken off. The higher the
-    reference, the fewer popular items. With `backbone="lightgcn"`, x and y are smoothed over the graph of the pairs.
+    m_ui sigmoid(b_i) sigmoid(a_u) tells observed pairs from drawn ones by binary cross-entropy, to which that of b_i
+    times `item_weight`, that of a_u times `user_weight` and l2 times the squared norms of BPR's triples are added. The
+    score takes off what the same pair would get if all pairs matched alike: (m_ui - `reference`) sigmoid(b_i)
+    sigmoid(a_u), which is then brought onto the label's scale. A higher reference recommends less popular items. With
+    `backbone="lightgcn"` x and y are smoothed over the graph of the pairs first (He et al., 2020).
     """
 
     backbone: Literal["mf", "lightgcn"] = "mf"
@@ -42,9 +42,11 @@ class MACR(FactorModel, GradientModel):
     user_weight: float = 1e-3
     reference: float = 15.0
     draws: int = 8  # of unobserved items for each pair: more are slower and less noisy
-    l2: float = 1e-2
+    l2: float = 3e-3
     dim: int = 64
     lr: float = 5e-3
+    max_epochs: int = 400
+    check_every: int = 5
     calibrate: Calibrate = "linear"
 
     tables: list[Tensor] = field(init=False)  # of users, items, and the directions v and w; scores do not need them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,7 +32,6 @@ class ZeroSum(BPR):
 
     ranges: ClassVar[Ranges] = BPR.ranges | {"evenness": Between(0.01, 0.5, log=True)}
     paper_ranges: ClassVar[Ranges] = BPR.paper_ranges | {"evenness": Among(0.1, 0.2, 0.3, 0.4, 0.5)}
-    paper: ClassVar[dict[str, Any]] = BPR.paper
 
     def __post_init__(self) -> None:
         super().__post_init__()
