@@ -42,7 +42,7 @@ class MACR(FactorModel, GradientModel):
     user_weight: float = 1e-3
     reference: float = 15.0
     draws: int = 8  # of unobserved items for each pair: more are slower and less noisy
-    l2: float = 3e-3
+    l2: float = 3e-3  # less, as 1e-4, for lightgcn
     dim: int = 64
     lr: float = 5e-3
     max_epochs: int = 400
@@ -55,7 +55,7 @@ class MACR(FactorModel, GradientModel):
     ranges: ClassVar[Ranges] = {
         "dim": Among(64, 128, 256),
         "lr": Between(5e-4, 2e-2, log=True),
-        "l2": Between(1e-4, 1e-1, log=True),
+        "l2": Between(1e-5, 1e-1, log=True),
         "item_weight": Between(1e-4, 1e-1, log=True),
         "reference": Between(0.0, 40.0),
     }
