@@ -256,6 +256,7 @@ def update() -> None:
     put(ROOT / "README.md", "results", main_table(files))
     put(ROOT / "docs" / "results.md", "main", main_table(files))
     put(ROOT / "docs" / "results.md", "commands", commands(files))
+    put(ROOT / "docs" / "results.md", "models", models_table("models/yelp2018.jsonl"))
     put(ROOT / "docs" / "results.md", "worlds", worlds_table())
     put(ROOT / "docs" / "results.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
     for place, text in performance().items():
