@@ -12,6 +12,7 @@ import re
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ import growth  # noqa: E402
 import time_to_quality  # noqa: E402
 from common import _short  # noqa: E402
 
+from aleator.studies import reporting  # noqa: E402
+from aleator.studies.blocks import Table, figure_of, seeds_of  # noqa: E402
+from aleator.studies.main import STUDY as MAIN  # noqa: E402
+
 SHOWN = (
     ("overall", "recall@20"),
     ("overall", "recall@50"),
@@ -31,6 +36,7 @@ SHOWN = (
 )
 JOINT = ("ml-100k", "adressa", "coat")
 PERFORMANCE = ROOT / "docs" / "performance.md"
+RESULTS = ROOT / "docs" / "results.md"
 PICTURES = {
     "time_to_quality h200": "![Recall@20 on validation by seconds of training](time_to_quality.png)",
     "growth cpu": "![Seconds and memory by the number of users, of items and of pairs](growth.png)",
@@ -53,48 +59,40 @@ def rows(file: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (ROOT / "results" / file).read_text().splitlines()]
 
 
-def main_table(files: list[str]) -> str:
-    """MF and MF-AUR for each dataset and recipe."""
+def main_table(datasets: Sequence[str] = ("yelp2018", "adressa")) -> str:
+    """The three models bare and under AUR for each dataset and recipe."""
     lines = [
-        "| dataset, recipe | | R@20 | R@50 | tail absolute R@50 | tail relative R@50 | fit |",
-        "|---|---|---|---|---|---|---|",
+        "| dataset, recipe | | R@20 | R@50 | tail absolute R@50 | tail relative R@50 |",
+        "|---|---|---|---|---|---|",
     ]
-    for file in files:
-        for row in rows(file):
-            against = {(r["protocol"], r["metric"]): r for r in row.get("against_MF", [])}
-            cells = []
-            for protocol, metric in SHOWN:
-                p = against.get((protocol, metric))
-                star = "" if p is None or p["p"] >= 0.05 else " \\*"
-                cells.append(f"{row['metrics'][protocol][metric]:.4f}{star}")
-            name = row["dataset"] + (", ours" if row["recipe"] == "ours" else ", paper (chosen on the **test** part)")
-            if row["method"] != "MF":
-                options = row["config"]["estimator"]["options"]
-                start = {"spectral": "spectral start, ", "auto": "start as the catalogue suits, "}.get(
-                    options["init"], ""
-                )
-                name = f"{start}lr {options['lr']}, weight decay {options['weight_decay']}"
-            lines.append(f"| {name} | {row['method']} | {' | '.join(cells)} | {row['seconds']:.0f} s |")
+    for dataset in datasets:
+        found = MAIN.rows(ROOT / "results", dataset)
+        for recipe in ("ours", "paper"):
+            name = f"{dataset}, {recipe}" + (" (chosen on the **test** part)" if recipe == "paper" else "")
+            for method, runs in seeds_of([row for row in found if row["recipe"] == recipe]).items():
+                cells = [figure_of(runs, *shown).replace("*", "\\*") for shown in SHOWN]
+                lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def models_table(file: str) -> str:
-    """Every model, and what AUR on top of it changes."""
-    lines = ["| | R@20 | R@50 | tail absolute R@50 | tail relative R@50 |", "|---|---|---|---|---|"]
-    found = {(row["method"], row["seed"]): row for row in rows(file)}
-    for (method, seed), row in found.items():
-        bare = method.partition("-AUR")[0]
-        against = {(r["protocol"], r["metric"]): r for r in row.get(f"against_{bare}", [])}
-        cells = []
-        for key in SHOWN:
-            value, change = row["metrics"][key[0]][key[1]], ""
-            if key in against:
-                before = found[bare, seed]["metrics"][key[0]][key[1]]
-                star = " \\*" if against[key]["p"] < 0.05 else ""
-                change = f" ({value / before - 1:+.1%}{star})" if before else ""
-            cells.append(f"{value:.4f}{change}")
-        lines.append(f"| {method} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def places(draw: bool = True) -> dict[str, str]:
+    """What belongs between the markers of docs/results.md, one pair a study, such as "main" or "beyond-front"."""
+    found: dict[str, list[str]] = {}
+    for study, dataset, recipe, records in reporting.sections(ROOT / "results"):
+        place = f"{study.name}-{study.part}" if study.part else study.name
+        parts = found.setdefault(place, [])
+        parts.append(f"### {dataset}, recipe {recipe}")
+        for number, block in enumerate(study.show(records)):
+            if isinstance(block, Table):
+                parts.append(f"{block.markdown()}\n\n{block.caption}")
+                continue
+            file = f"figures/{place}-{dataset}-{recipe}-{number}.png"
+            if draw:
+                (ROOT / "docs" / "figures").mkdir(exist_ok=True)
+                block.figure.savefig(ROOT / "docs" / file, dpi=110)
+            parts.append(f"![{block.alt}]({file})\n\n{block.caption}")
+        parts.append(reporting.obtained_by(records))
+    return {place: "\n\n".join(parts) for place, parts in found.items()}
 
 
 def seeds_table(files: list[str]) -> str:
@@ -116,30 +114,10 @@ def seeds_table(files: list[str]) -> str:
     return "\n".join(lines)
 
 
-def commands(files: list[str]) -> str:
-    """The command, machine and conventions of each pair of rows."""
-    found = {}
-    for file in files:
-        for row in rows(file):
-            found[row["command"]] = f"- `{row['command']}` ({machine(row)}): tail {row['tail']}; empty {row['empty']}"
-    return "\n".join(found.values())
-
-
 def machine(record: dict[str, Any]) -> str:
     """What a record was obtained on."""
     about = record["machine"]
     return f"{about['cores']} cores, {about['device']}, torch {record['versions']['torch']}"
-
-
-def worlds_table() -> str:
-    """AUROC of each score in each world."""
-    found = rows("worlds.jsonl")
-    names = list(found[0]["auroc"])
-    lines = [f"| world (skew) | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for row in found:
-        cells = [f"{a['mean']:.4f} ± {a['half_width']:.4f}" for a in row["auroc"].values()]
-        lines.append(f"| {row['world']} ({row['skew']}) | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def measured() -> dict[str, list[dict[str, Any]]]:
@@ -252,13 +230,10 @@ def demo() -> None:
 
 
 def update() -> None:
-    files = ["main/yelp2018.jsonl", "main/adressa.jsonl"]
-    put(ROOT / "README.md", "results", main_table(files))
-    put(ROOT / "docs" / "results.md", "main", main_table(files))
-    put(ROOT / "docs" / "results.md", "commands", commands(files))
-    put(ROOT / "docs" / "results.md", "models", models_table("models/yelp2018.jsonl"))
-    put(ROOT / "docs" / "results.md", "worlds", worlds_table())
-    put(ROOT / "docs" / "results.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
+    put(ROOT / "README.md", "results", main_table())
+    for place, text in places().items():
+        put(RESULTS, place, text)
+    put(RESULTS, "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
     for place, text in performance().items():
         put(PERFORMANCE, place, text)
     pictures()

@@ -224,15 +224,15 @@ class AUR(Recommender):
         """As `Recommender.recommend`, with the expectation and the uncertainty of each item, at this `lam`."""
         if lam is None:
             return super().recommend(users, k, **options)
-        return self._turned(lam).recommend(users, k, **options)
+        return self.at(lam).recommend(users, k, **options)
 
     def rerank(self, candidates: Any, k: int | None = None, *, lam: float | None = None, **options: Any) -> Any:
         """As `Recommender.rerank`, with the expectation and the uncertainty of each pair, at this `lam`."""
         if lam is None:
             return super().rerank(candidates, k, **options)
-        return self._turned(lam).rerank(candidates, k, **options)
+        return self.at(lam).rerank(candidates, k, **options)
 
-    def _turned(self, lam: float) -> Self:
+    def at(self, lam: float) -> Self:
         """The same tensors at another lam: somebody else may be asking at this one meanwhile."""
         _ = self.histories  # uploaded once, not once a call
         turned = copy.copy(self)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aleator as al
-from aleator.studies import demo, worlds
+from aleator.studies import demo
 
 SMALL = {"model": {"dim": 8}, "estimator": {"dim": 16, "max_epochs": 4}}
 
@@ -73,16 +73,3 @@ def test_the_demo_falls_back_to_a_simulated_world(monkeypatch: pytest.MonkeyPatc
     split, note = demo.open_world(None)
     assert "simulated" in note
     assert len(split.test) > 1000
-
-
-def test_the_uncertainty_finds_mislabelled_pairs_in_a_small_world() -> None:
-    found = worlds.one(0.5, 120, seed=0, n_users=500, n_items=250, dim=16, estimator_dim=64)["auroc"]
-    assert found["uncertainty"] > found["popularity"] + 0.02
-    assert found["uncertainty"] > found["random"] + 0.1
-    assert found["blend"] > found["expectation"] - 0.005
-    assert abs(found["random"] - 0.5) < 0.02
-
-
-def test_interval_is_students() -> None:
-    mean, half = worlds.interval([1.0, 2.0, 3.0])
-    assert (mean, half) == (2.0, pytest.approx(4.3027 / np.sqrt(3), rel=1e-4))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from aleator.cli import bench, data, demo, doctor, tune, verbs
+from aleator.cli import bench, data, demo, doctor, reproduce, tune, verbs
 from aleator.errors import AleatorError
 from aleator.version import __version__
 
@@ -31,6 +31,8 @@ app.command()(verbs.fit)
 app.command()(verbs.evaluate)
 app.command()(verbs.recommend)
 app.command()(tune.tune)
+app.command()(reproduce.reproduce)
+app.command()(reproduce.report)
 app.command(context_settings=bench.SETTINGS)(bench.bench)
 app.command()(doctor.doctor)
 

@@ -52,20 +52,20 @@ STYLE: Any = {
 }
 
 
-def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw in `STYLE`, and lay out once there, since matplotlib makes ticks late and with the style of that moment."""
 
     @wraps(draw)
-    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with matplotlib.rc_context(STYLE):
             figure = draw(*args, **kwargs)
             figure.draw_without_rendering()
         return figure
 
-    return styled
+    return drawn
 
 
-@_styled
+@styled
 def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: ArrayLike, tail_cut: int) -> Figure:
     """Mean expectation and mean uncertainty over users of each item, by its popularity; all three are [n_items].
 
@@ -82,7 +82,7 @@ def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: Array
         seen = np.asarray(values, dtype=float)
         known = np.isfinite(seen)
         panel.plot(
-            counts[known], seen[known], ".", color=colour, ms=4, mew=0, alpha=_alpha(len(counts)), rasterized=True
+            counts[known], seen[known], ".", color=colour, ms=4, mew=0, alpha=alpha(len(counts)), rasterized=True
         )
         panel.plot(
             *_binned_median(counts[known], seen[known]), "-o", color="black", ms=3.5, label="median by popularity"
@@ -92,7 +92,7 @@ def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: Array
             panel.axvspan(left, min(tail_cut + 0.5, right), color=SHADE, zorder=0, lw=0)
             panel.axvline(min(tail_cut + 0.5, right), color=FAINT, ls="--", lw=1)
         if not known.any():
-            _say_empty(panel)
+            say_empty(panel)
     if tail_cut >= 0:
         panels[0].set_title(f"tail (popularity ≤ {tail_cut:,})", loc="left")
     if tail_cut < most:
@@ -107,7 +107,7 @@ def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: Array
     return figure
 
 
-def _alpha(n_points: int) -> float:
+def alpha(n_points: int) -> float:
     return float(np.clip(60 / max(n_points, 1) ** 0.7, 0.2, 0.7))
 
 
@@ -119,7 +119,7 @@ def _binned_median(x: NDArray[Any], y: NDArray[Any], bins: int = 16) -> tuple[li
     return [float(np.median(x[g])) for g in groups], [float(np.median(y[g])) for g in groups]
 
 
-@_styled
+@styled
 def recall_by_popularity(
     labels: Sequence[str],
     values: Mapping[str, Sequence[float]],
@@ -151,11 +151,11 @@ def recall_by_popularity(
     axes.set_xlabel("popularity of the item (training interactions)")
     axes.set_ylabel(metric)
     axes.set_ylim(bottom=0)
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
-@_styled
+@styled
 def tail_share(shares: Mapping[str, Mapping[int, float]], truth: float | None = None) -> Figure:
     """The share (0 to 1) of tail items in the top k, by system and k, beside the share in the users' test items."""
     figure = Figure(figsize=(WIDTH, 3.7))
@@ -173,11 +173,11 @@ def tail_share(shares: Mapping[str, Mapping[int, float]], truth: float | None = 
     axes.set_ylim(bottom=0, top=max(axes.get_ylim()[1], 1))
     axes.set_xlabel("k (length of the list)")
     axes.set_ylabel("tail items in the lists (%)")
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
-@_styled
+@styled
 def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
     """Overall against tail-absolute Recall on validation along lam; rows have "lam", "recall@20", "tail_recall@50"."""
     figure = Figure(figsize=(WIDTH, 4.6))
@@ -186,7 +186,7 @@ def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
     axes.set_ylabel("tail-absolute Recall@50 (validation)")
     axes.margins(0.09)
     if not curve:
-        _say_empty(axes)
+        say_empty(axes)
         return figure
     rows = sorted(curve, key=lambda row: row["lam"])
     lams, x, y = (np.array([row[key] for row in rows]) for key in ("lam", "recall@20", "tail_recall@50"))
@@ -201,7 +201,7 @@ def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
         axes.axvline(float(x[bare]), color=FAINT, ls=":", lw=1.4, zorder=1)
         axes.plot(x[bare], y[bare], "s", ms=13, mfc="none", mec=INK, mew=1.6, label="bare model (lam = 1)", zorder=4)
     axes.plot(x[star], y[star], "*", ms=15, color=COLOURS[1], mec="white", label=f"chosen lam = {chosen:g}", zorder=5)
-    _legend(figure, axes)
+    legend(figure, axes)
     figure.draw_without_rendering()  # labels are placed in pixels, so the layout has to stand
     _label_lams(axes, lams, x, y, [bare, star])
     return figure
@@ -233,7 +233,7 @@ def _label_lams(
                 break
 
 
-@_styled
+@styled
 def training(rows: Sequence[Mapping[str, float]], best_epoch: int) -> Figure:
     """The loss and the validation metric by epoch; rows have "epoch", "loss" and, where it was measured, "metric"."""
     figure = Figure(figsize=(WIDTH, 4.6))
@@ -244,7 +244,7 @@ def training(rows: Sequence[Mapping[str, float]], best_epoch: int) -> Figure:
             panel.plot(*zip(*known, strict=True), color=COLOURS[j], marker=MARKERS[j], ls=LINES[0], ms=3.5)
             panel.axvline(best_epoch, color=INK, ls="--", lw=1.2)
         else:
-            _say_empty(panel)
+            say_empty(panel)
         panel.set_ylabel(name)
     if rows:
         panels[0].set_title(f"best epoch: {best_epoch} (dashed line)", loc="left")
@@ -254,7 +254,7 @@ def training(rows: Sequence[Mapping[str, float]], best_epoch: int) -> Figure:
     return figure
 
 
-@_styled
+@styled
 def importance(shares: Mapping[str, float], metric: str, n_trials: int) -> Figure:
     """The share (0 to 1) of each option in the variance of a metric over trials, the largest on top."""
     names = sorted(shares, key=lambda name: shares[name])
@@ -268,19 +268,20 @@ def importance(shares: Mapping[str, float], metric: str, n_trials: int) -> Figur
     axes.set_xlabel(f"share of the option in the variance of {metric} (%)")
     axes.set_title(f"{n_trials} complete trials", loc="left")
     if not names:
-        _say_empty(axes)
+        say_empty(axes)
     return figure
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def legend(figure: Figure, axes: Axes) -> None:
     """A legend below the axes, where it can hide nothing."""
     handles, names = axes.get_legend_handles_labels()
     if handles:
+        width = max(len(name) for name in names) + 8
         wide = sum(len(name) + 8 for name in names) > 75
-        figure.legend(handles, names, loc="outside lower center", ncols=2 if wide else len(names))
+        figure.legend(handles, names, loc="outside lower center", ncols=max(75 // width, 2) if wide else len(names))
     else:
-        _say_empty(axes)
+        say_empty(axes)
 
 
-def _say_empty(axes: Axes) -> None:
+def say_empty(axes: Axes) -> None:
     axes.text(0.5, 0.5, "nothing measured", transform=axes.transAxes, ha="center", va="center", color=FAINT)

@@ -1,135 +1,94 @@
-"""The main comparison: a model bare and under AUR, on one dataset, with paired tests over users.
-
-python -m aleator.studies.main yelp2018 --model lightgcn --recipe ours --out results
-"""
+"""The main table: three models, bare and under AUR, by Recall and NDCG under the three protocols."""
 
 from __future__ import annotations
 
-import argparse
-import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from aleator.aur import AUR
-from aleator.data.splits import Split
-from aleator.evaluation.protocols import evaluate
-from aleator.evaluation.report import Report
-from aleator.recommender import Recipe, Recommender
-from aleator.settings import build, open_split, parse_settings
-from aleator.studies import record
+import numpy as np
 
-KEY = (
-    ("overall", "recall@20"),
-    ("overall", "recall@50"),
-    ("tail_absolute", "recall@20"),
-    ("tail_absolute", "recall@50"),
-    ("tail_relative", "recall@20"),
-    ("tail_relative", "recall@50"),
-)
-PAPER_NAMES = {"mf": "MF", "lightgcn": "LGCN", "multvae": "VAE", "zerosum": "PopBias", "ips": "IPS", "macr": "MACR"}
-PAPER_NAMES |= {"expomf": "ExpoMF", "pmf": "PMF", "bpr": "MF-BPR", "ue": "UE", "ease": "EASE", "itemknn": "ItemKNN"}
-PAPER_NAMES |= {"graph_filter": "GraphFilter", "popularity": "Popularity", "random": "Random"}
+from aleator.studies.bench import Bench, against_bare
+from aleator.studies.blocks import Block, Cell, Row, Table, against, figure_of, interval, seeds_of, values
+from aleator.studies.methods import Method
+from aleator.studies.published import figure, published
+from aleator.studies.study import Study
+
+BACKBONES = ("MF", "LGCN", "VAE")
+METRICS = ("recall@20", "recall@50", "ndcg@20", "ndcg@50")
+PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
+STARS = "* p < 0.05 in every seed: two-sided paired t-test over users against the bare model, Holm-corrected"
 
 
-def systems(
-    model: str,
-    settings: dict[str, Any],
-    *,
-    recipe: Recipe,
-    seed: int,
-    device: str = "auto",
-    estimator: str | None = None,
-    bare: bool = True,
-    uncertain: bool = True,
-) -> dict[str, Recommender]:
-    """A model bare, and under AUR, by the names of the paper."""
-    common: dict[str, Any] = {"recipe": recipe, "seed": seed, "device": device}
-    name, made = PAPER_NAMES.get(model, model), dict[str, Recommender]()
-    if bare:
-        made[name] = build(model, {"model": settings.get("model", {})}, with_uncertainty=False, **common)
-    if uncertain:
-        suffix = ("-M" if estimator == "mlp" else "") + ("-J" if settings.get("joint") else "")
-        made[f"{name}-AUR{suffix}"] = build(model, settings, with_uncertainty=True, estimator=estimator, **common)
-    return made
+def cells(bench: Bench) -> list[Method]:
+    return [Method(name) for bare in BACKBONES for name in (bare, f"{bare}-AUR")]
 
 
-def compare(
-    split: Split,
-    methods: dict[str, Recommender],
-    *,
-    conventions: Recipe = "ours",
-    seed: int = 0,
-    out: Path | None = None,
-    study: str = "main",
-) -> dict[str, Report]:
-    """Fit each, evaluate it under a recipe's tail and policy, and test it against the first; records to `out`."""
-    reports: dict[str, Report] = {}
-    for method, system in methods.items():
-        start = time.perf_counter()
-        system.fit(split)
-        fitted = time.perf_counter()
-        reports[method] = evaluate(system, split, recipe=conventions)
-        row = record.result(
-            study,
-            split.name or "?",
-            method,
-            reports[method],
-            seed=seed,
-            seconds=fitted - start,
-            chosen_on="validation" if system.recipe == "ours" else "test",
-            seconds_evaluating=round(time.perf_counter() - fitted, 2),
-            config=system.options() | {"tail": str(system.options().get("tail"))},
-            chosen=_chosen(system),
+def comparison(study: str, rows: Sequence[Row], protocol: str, metrics: Sequence[str], note: str = STARS) -> Table:
+    """Every method under one protocol, beside what was published."""
+    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
+    known = bool(published(study, dataset))
+    heads = [head for m in metrics for head in ([m, "published", "difference"] if known else [m])]
+    lines: list[list[Cell]] = []
+    for method, runs in seeds_of(rows).items():
+        line: list[Cell] = [method]
+        for metric in metrics:
+            line.append(figure_of(runs, protocol, metric))
+            if known:
+                printed = figure(study, dataset, method, protocol, metric)
+                mean = interval(values(runs, protocol, metric))[0]
+                line += [printed, against(mean, printed)]
+        lines.append([*line, str(len(runs))])
+    words = {
+        "overall": "all items",
+        "tail_absolute": "tail items among all",
+        "tail_relative": "tail items among the tail",
+    }
+    caption = (
+        f"{dataset}, recipe {recipe}, {protocol.replace('_', ' ')} ({words[protocol]}). {conventions(rows)} {note}."
+    )
+    unlike = " Published figures follow recipe paper: other choices, another cut and policy."
+    return Table(["method", *heads, "seeds"], lines, caption + (unlike if known and recipe == "ours" else ""))
+
+
+def conventions(rows: Sequence[Row]) -> str:
+    """What the tail is, and what happens to users without it."""
+    empty = "skipped" if rows[0]["empty"] == "skip" else "counted as 0"
+    chosen = "Epochs and lam were chosen on the test part. " if rows[0]["recipe"] == "paper" else ""
+    return f"{chosen}Tail: {rows[0]['tail']}; users without a tail test item are {empty}."
+
+
+def improvement(rows: Sequence[Row], protocol: str) -> float:
+    """The mean over models and metrics of what AUR changes, in per cent, as the paper's text averages it."""
+    runs, changes = seeds_of(rows), []
+    for bare in BACKBONES:
+        if bare in runs and f"{bare}-AUR" in runs:
+            for metric in METRICS:
+                before, after = (interval(values(runs[name], protocol, metric))[0] for name in (bare, f"{bare}-AUR"))
+                changes += [100 * (after / before - 1)] if before else []
+    return float(np.mean(changes)) if changes else float("nan")
+
+
+def show(rows: Sequence[Row]) -> list[Block]:
+    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
+    printed = published("improvement", dataset)
+    lines: list[list[Cell]] = []
+    for protocol in PROTOCOLS:
+        theirs = printed.get(protocol)
+        lines.append(
+            [protocol.replace("_", " "), f"{improvement(rows, protocol):+.1f} %", theirs and f"{theirs:+.1f} %"]
         )
-        first = next(iter(reports))
-        if method != first:
-            tests = reports[method].compare(reports[first]).to_dict()
-            row[f"against_{first}"] = [r for r in tests if (r["protocol"], r["metric"]) in KEY]
-        if out is not None:
-            record.append(out / study / f"{split.name}.jsonl", row)
-        values = " ".join(f"{reports[method].mean(*key):.4f}" for key in KEY)
-        print(f"{method}: fitted in {fitted - start:.1f} s {row['chosen'] or ''} {values}", flush=True)
-    return reports
-
-
-def _chosen(system: Recommender) -> dict[str, Any]:
-    """What validation (or, in recipe paper, the test part) chose."""
-    if not isinstance(system, AUR):
-        log = getattr(system, "log", None)
-        return {} if log is None else {"epochs": log.best_epoch}
-    logs = {"model_epochs": system.model.log, "epochs": system.estimator.log, "joint_epochs": system.log}
-    return {"lam": system.lam_used} | {name: log.best_epoch for name, log in logs.items() if log is not None}
-
-
-def main() -> None:
-    """The command line of this study."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset")
-    parser.add_argument("--model", default="mf")
-    parser.add_argument("--estimator")
-    parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--recipe", default="ours", choices=["ours", "paper"])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--set", action="append", help="as in aleator fit")
-    parser.add_argument("--config", type=Path, help="as in aleator fit")
-    parser.add_argument("--study", default="main", help="the folder of results that it belongs to")
-    parser.add_argument("--out", type=Path, help="folder of results; nothing is written without it")
-    args = parser.parse_args()
-    split = open_split(args.dataset, args.data_root)
-    methods = systems(
-        args.model,
-        parse_settings(args.config, args.set),
-        recipe=args.recipe,
-        seed=args.seed,
-        device=args.device,
-        estimator=args.estimator,
+    averaged = Table(
+        ["protocol", "average change by AUR", "as printed in the paper's text"],
+        lines,
+        f"{dataset}, recipe {recipe}: the mean relative change over the three models and four metrics.",
     )
-    reports = list(
-        compare(split, methods, conventions=args.recipe, seed=args.seed, out=args.out, study=args.study).values()
-    )
-    print(f"{reports[1].compare(reports[0])}\n{reports[0].conventions}")
+    return [*(comparison("main", rows, protocol, METRICS) for protocol in PROTOCOLS), averaged]
 
 
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    name="main",
+    title="AUR on three models",
+    question="Does the uncertainty raise the tail of MF, LightGCN and MultVAE without losing overall accuracy?",
+    cells=cells,
+    measure=against_bare,
+    show=show,
+)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import numpy as np
 import scipy
 import torch
 
-from aleator.evaluation.report import Report
+from aleator.training.histories import resolve_device
 from aleator.version import __version__
 
 
@@ -42,32 +46,42 @@ def command() -> str:
     return " ".join([start, *map(shlex.quote, sys.argv[1:])])
 
 
-def result(
-    study: str, dataset: str, method: str, report: Report, *, seed: int, seconds: float, **rest: Any
-) -> dict[str, Any]:
-    """The record of one method."""
-    means = report.to_dict()
-    about, lists = means.pop("about"), means.pop("lists")
-    return {
-        "study": study,
-        "dataset": dataset,
-        "recipe": about["recipe"],
-        "tail": about["tail_items"],
-        "empty": about["empty"],
-        "method": method,
-        "seed": seed,
-        "metrics": means,
-        "lists": lists,
-        "seconds": round(seconds, 2),
-        "machine": machine(),
-        "versions": versions(),
-        "command": command(),
-        **rest,
-    }
+@dataclass
+class Peak:
+    """The most memory that was in use: of the GPU where there is one, of the process otherwise."""
+
+    bytes: int | None = None
+
+
+@contextmanager
+def peak(device: str = "auto") -> Iterator[Peak]:
+    """Measures the memory of what happens inside; None where the system does not tell."""
+    found, where = Peak(), resolve_device(device)
+    status = Path("/proc/self/status")
+    if where.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(where)
+    else:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    yield found
+    if where.type == "cuda":
+        found.bytes = torch.cuda.max_memory_allocated(where)
+    elif status.exists() and (line := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+        found.bytes = int(line[1]) << 10
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All records of a file; none where there is no file. A line that was cut off in writing is left out."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
-    """One more line."""
+    """One more line, whole even after one that was cut off."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size
     with path.open("a") as lines:
-        lines.write(json.dumps(record) + "\n")
+        lines.write(("\n" if torn else "") + json.dumps(record, default=str) + "\n")

@@ -1,0 +1,83 @@
+"""aleator reproduce and aleator report: every table and figure of the paper."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aleator.cli.options import DATA_ROOT, JSON, QUIET, show_json, show_table
+from aleator.recommender import Recipe
+from aleator.studies import reporting
+from aleator.studies.reproduce import MODULES, studies
+from aleator.studies.reproduce import reproduce as run
+
+QUICK_FOLDER = Path("results-quick")
+
+
+def reproduce(
+    study: Annotated[
+        list[str] | None, typer.Argument(help="all, or some of those that are listed without an argument.")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="A dataset, as in fit; repeatable. All that are at hand.")
+    ] = None,
+    recipe: Annotated[
+        Recipe | None, typer.Option(help="ours or paper; both where the paper has figures, else ours.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help=f"Train for a look, not for figures; into {QUICK_FOLDER} if not told.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure what has a record too; the latest counts.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of records; what is in it is not measured again.")] = None,
+    report: Annotated[bool, typer.Option(help="Write the report of the folder at the end.")] = True,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_root: DATA_ROOT = None,
+    quiet: QUIET = False,
+    json: JSON = False,
+) -> None:
+    """Measure tables and figures of the paper, one record a cell, and set them beside the published numbers.
+
+    A run that was interrupted goes on where it stopped.
+    """
+    if not study:
+        listed = {name: "; ".join(s.title for s in studies(name)) for name in MODULES}
+        if json:
+            show_json(listed)
+        else:
+            show_table(["study", "what it shows"], listed.items())
+        return
+    out = out or (QUICK_FOLDER if quick else Path("results"))
+    failed = run(
+        study,
+        dataset or (),
+        recipe=recipe,
+        seeds=seeds,
+        out=out,
+        quick=quick,
+        again=again,
+        device=device,
+        data_root=data_root,
+        say=lambda line: print(line, file=sys.stderr if json else sys.stdout, flush=True),
+    )
+    page = reporting.write(out, out / "report") if report else None
+    if json:
+        show_json({"out": str(out), "report": page and str(page), "failed": failed})
+    elif page:
+        print(f"The report is {page}")
+    if failed:
+        print("\n".join(["These could not be measured:", *failed]), file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def report(
+    results: Annotated[Path, typer.Argument(help="A folder of records, as aleator reproduce writes it.")] = Path(
+        "results"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Folder to write into; RESULTS/report if not told.")] = None,
+) -> None:
+    """Write report.html, report.md and report.json of a folder of records."""
+    print(reporting.write(results, out or results / "report"))

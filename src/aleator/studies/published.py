@@ -1,0 +1,26 @@
+"""What the paper printed, for the datasets of which we have the same split."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(__file__).parent / "published.json").read_text())
+    return found
+
+
+def published(study: str, dataset: str) -> dict[str, Any]:
+    """Of each method the metrics by protocol; nothing where the paper has no such figure or used another split."""
+    found: dict[str, Any] = _tables().get(study, {}).get(dataset, {})
+    return found
+
+
+def figure(study: str, dataset: str, method: str, protocol: str, metric: str) -> float | None:
+    """One printed number."""
+    value = published(study, dataset).get(method, {}).get(protocol, {}).get(metric)
+    return None if value is None else float(value)

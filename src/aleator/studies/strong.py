@@ -1,0 +1,54 @@
+"""Beyond the paper: simple strong models that it does not compare with, bare, grafted and under AUR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aleator.studies.bench import Bench, against_bare
+from aleator.studies.blocks import Block, Cell, Row, Table
+from aleator.studies.main import PROTOCOLS, comparison
+from aleator.studies.methods import GRAFTS, Method
+from aleator.studies.study import Study
+
+MODELS = ("EASE", "ItemKNN", "GraphFilter", "UE", *GRAFTS)
+# Recall@20 and NDCG@20 on LightGCN's split of Yelp2018, as their authors or later comparisons print them
+RIVALS = {
+    "MF-BPR": (0.0576, 0.0468),
+    "LightGCN": (0.0653, 0.0532),
+    "ItemKNN": (0.0639, 0.0531),
+    "SLIM": (0.0646, 0.0541),
+    "EASE": (0.0657, 0.0552),
+    "SGL": (0.0675, 0.0555),
+    "UltraGCN": (0.0683, 0.0561),
+    "Turbo-CF": (0.0693, 0.0574),
+    "GF-CF": (0.0697, 0.0571),
+    "SimpleX": (0.0701, 0.0575),
+    "SimGCL": (0.0721, 0.0601),
+    "XSimGCL": (0.0723, 0.0604),
+}
+
+
+def cells(bench: Bench) -> list[Method]:
+    return [Method("Popularity"), *(Method(name) for model in MODELS for name in (model, f"{model}-AUR"))]
+
+
+def show(rows: Sequence[Row]) -> list[Block]:
+    blocks: list[Block] = [
+        comparison("strong", rows, protocol, ["recall@20", "recall@50", "ndcg@20"]) for protocol in PROTOCOLS
+    ]
+    if rows[0]["dataset"] == "yelp2018":
+        lines: list[list[Cell]] = [[name, *figures] for name, figures in RIVALS.items()]
+        caption = "Published on the same split of Yelp2018, most of them selected on test; none reports the tail."
+        blocks.append(Table(["method", "recall@20", "ndcg@20"], lines, caption))
+    return blocks
+
+
+STUDY = Study(
+    name="beyond",
+    part="strong",
+    title="Beyond: simple strong models",
+    question="What do models without any deep network reach, bare and under AUR, and what is left of the paper's gains?",
+    cells=cells,
+    measure=against_bare,
+    show=show,
+)

@@ -1,0 +1,29 @@
+"""Variants of AUR: another estimator (AUR-M), joint training (AUR-J), and the estimator's architecture alone (UE)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aleator.studies.bench import Bench, against_bare
+from aleator.studies.blocks import Block, Row
+from aleator.studies.main import BACKBONES, comparison
+from aleator.studies.methods import Method
+from aleator.studies.study import Study
+
+
+def cells(bench: Bench) -> list[Method]:
+    return [*(Method(f"{bare}-AUR{variant}") for bare in BACKBONES for variant in ("", "-M", "-J")), Method("UE")]
+
+
+def show(rows: Sequence[Row]) -> list[Block]:
+    return [comparison("variants", rows, protocol, ["recall@50"]) for protocol in ("overall", "tail_absolute")]
+
+
+STUDY = Study(
+    name="variants",
+    title="Variants of AUR",
+    question="What do an MLP as the estimator, joint training, and the estimator's architecture as a plain model do?",
+    cells=cells,
+    measure=against_bare,
+    show=show,
+)

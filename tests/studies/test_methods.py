@@ -1,0 +1,93 @@
+"""Methods by the names of the paper: what they build, and where their options come from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aleator as al
+from aleator.models import MODELS
+from aleator.studies import methods
+from aleator.studies.methods import GRAFTS, NAMES, Method, make, tuned
+
+PLAIN: dict[str, Any] = {"recipe": "ours", "seed": 0, "device": "cpu"}
+
+
+@pytest.fixture
+def tiny(split: al.Split) -> al.Split:
+    return replace(split, name="tiny")
+
+
+def test_every_model_has_a_name() -> None:
+    assert set(NAMES.values()) == set(MODELS.classes)
+
+
+def test_a_name_says_what_is_built(tiny: al.Split) -> None:
+    joint = make(Method("LGCN-AUR-J"), tiny, "tiny", **PLAIN)
+    assert isinstance(joint, al.AUR)
+    assert (joint.joint, type(joint.model).__name__, type(joint.estimator).__name__) == (
+        True,
+        "LightGCN",
+        "FactorEstimator",
+    )
+    other = make(Method("VAE-AUR-M"), tiny, "tiny", **PLAIN)
+    assert isinstance(other, al.AUR)
+    assert (other.joint, type(other.estimator).__name__) == (False, "MLPEstimator")
+    assert type(make(Method("PopBias"), tiny, "tiny", **PLAIN)).__name__ == "ZeroSum"
+    with pytest.raises(al.AleatorError, match="no method 'MF-AUR-X'"):
+        Method("MF-AUR-X")
+
+
+def test_options_beyond_the_tuned_ones(tiny: al.Split) -> None:
+    method = Method("MF-AUR", {"alpha": 3.0, "model.dim": 7})
+    made = make(method, tiny, "tiny", **PLAIN)
+    assert isinstance(made, al.AUR)
+    assert (made.alpha, made.model.dim) == (3.0, 7)  # type: ignore[attr-defined]
+    assert method.bare == Method("MF", {"model.dim": 7})
+    assert method.key != Method("MF-AUR", {"alpha": 3.0}).key
+
+
+def test_quick_is_small_whatever_was_tuned() -> None:
+    split = al.Split(*(3 * [al.Interactions.of([0, 0, 1, 1], [0, 1, 1, 2])]))
+    made = make(Method("MF-AUR"), split, "yelp2018", quick=True, **PLAIN)
+    assert isinstance(made, al.AUR)
+    assert (made.model.dim, made.estimator.max_epochs) == (16, 2)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", GRAFTS)
+def test_models_of_implicit_are_grafted(name: str, tiny: al.Split) -> None:
+    bare = make(Method(name), tiny, "tiny", quick=True, **PLAIN).fit(tiny)
+    aur = make(Method(f"{name}-AUR"), tiny, "tiny", quick=True, **PLAIN).fit(tiny)
+    assert isinstance(aur, al.AUR)
+    for made in (bare, aur):
+        assert np.isfinite(al.evaluate(made, tiny).mean("overall", "recall@20"))
+    assert bare.fitted.fingerprint == aur.fitted.fingerprint, "they do not know the same pairs"
+
+
+def test_every_file_of_tuned_options_builds_what_it_is_for(tiny: al.Split) -> None:
+    """Misspelt or superseded options are an error."""
+    files = sorted(methods.CONFIGS.glob("*/*.toml"))
+    assert files
+    paper_name = {model: name for name, model in NAMES.items()}
+    for file in files:
+        model, _, recipe = file.stem.partition(".")
+        assert recipe in ("", "paper"), file
+        if model in GRAFTS:
+            continue
+        for chosen in ("ours", "paper") if not recipe else ("paper",):
+            about = PLAIN | {"recipe": chosen}
+            name = paper_name[model]
+            make(Method(name), tiny, file.parent.name, **about)
+            found = tuned(file.parent.name, model, chosen)  # type: ignore[arg-type]
+            for variant in ("", "-M") if set(found) - {"model"} else ():
+                make(Method(f"{name}-AUR{variant}"), tiny, file.parent.name, **about)
+
+
+def test_options_of_recipe_paper_stand_in_a_file_of_their_own() -> None:
+    assert tuned("nowhere", "mf", "ours") == {}
+    assert tuned("adressa", "mf", "paper")["select"] == "overall"
+    assert tuned("adressa", "mf", "ours") == {}
+    assert tuned("yelp2018", "mf", "ours") == tuned("yelp2018", "mf", "paper") != {}

@@ -1,0 +1,187 @@
+"""Every study runs whole on a tiny world, keeps its records, goes on where it stopped, and ends up in the report."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aleator as al
+from aleator.studies import record, reporting
+from aleator.studies.bench import Bench, accuracy
+from aleator.studies.blocks import Table, figure_of, interval
+from aleator.studies.main import STUDY as MAIN
+from aleator.studies.main import comparison, improvement
+from aleator.studies.methods import Method
+from aleator.studies.plots import pareto
+from aleator.studies.published import figure, published
+from aleator.studies.reproduce import MODULES, reproduce, studies
+from aleator.studies.study import run
+
+KEYS = {"study", "dataset", "recipe", "tail", "empty", "method", "seed", "metrics", "config", "seconds", "peak_memory"}
+KEYS |= {"machine", "versions", "command"}
+
+
+@pytest.fixture(scope="module")
+def tiny(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of train and test files with times, as a user would give it."""
+    folder = tmp_path_factory.mktemp("data") / "tiny"
+    folder.mkdir()
+    split = world.interactions.split(valid=0.0, test=0.2, seed=0)
+    for part in ("train", "test"):
+        pairs = getattr(split, part)
+        lines = [f"{u},{i},{n}" for n, (u, i) in enumerate(zip(pairs.user, pairs.item, strict=True))]
+        (folder / f"{part}.csv").write_text("\n".join(["user_id,item_id,timestamp", *lines]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The records of all studies."""
+    out = tmp_path_factory.mktemp("results")
+    failed = reproduce(["all"], [str(tiny), "world-mild"], quick=True, out=out, say=lambda line: None)
+    assert failed == []
+    return out
+
+
+def rows_of(results: Path) -> list[dict[str, Any]]:
+    return [row for file in sorted(results.glob("*/*.jsonl")) for row in record.read(file)]
+
+
+def test_every_study_leaves_a_whole_record_of_each_cell(results: Path) -> None:
+    rows = rows_of(results)
+    assert {row["study"] for row in rows} == set(MODULES)
+    assert {row["part"] for row in rows if row["study"] == "beyond"} == {
+        "strong",
+        "corrections",
+        "mislabelled",
+        "front",
+        "drift",
+    }
+    for row in rows:
+        assert row.keys() >= KEYS, f"{row['study']} {row['method']} lacks {KEYS - row.keys()}"
+        assert row["metrics"]
+        assert all(row["metrics"].values())
+        assert row["peak_memory"] is None or row["peak_memory"] > 1 << 20
+
+
+def test_what_has_a_record_is_not_measured_again(results: Path, tiny: Path) -> None:
+    said: list[str] = []
+    before = len(rows_of(results))
+    reproduce(["all"], [str(tiny), "world-mild"], quick=True, out=results, say=said.append)
+    assert (said, len(rows_of(results))) == ([], before)
+
+
+def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path) -> None:
+    split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
+    bench = Bench("tiny", split, quick=True)
+    file = MAIN.file(tmp_path, "tiny")
+    made = run(MAIN, bench, tmp_path, say=lambda line: None)
+    lines = file.read_text().splitlines()
+    assert len(lines) == len(made) == 6
+    file.write_text("\n".join(lines[:3]) + "\n" + lines[3][:100])  # killed while it wrote the fourth
+    again = run(MAIN, bench, tmp_path, say=lambda line: None)
+    assert [row["method"] for row in again] == ["LGCN-AUR", "VAE", "VAE-AUR"]
+    found = MAIN.rows(tmp_path, "tiny")
+    assert [(r["method"], r["metrics"]) for r in found] == [(r["method"], r["metrics"]) for r in made]
+    assert len(run(MAIN, bench, tmp_path, again=True, say=lambda line: None)) == 6
+    assert len(MAIN.rows(tmp_path, "tiny")) == 6, "the latest record of a cell counts"
+
+
+def test_the_figures_are_those_of_an_evaluation(results: Path, tiny: Path) -> None:
+    split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
+    bench = Bench("tiny", split, quick=True)
+    row = accuracy(bench, Method("MF-AUR"), Method("MF"))
+    (kept,) = [r for r in MAIN.rows(results, "tiny") if r["method"] == "MF-AUR"]
+    assert row["metrics"] == kept["metrics"]
+    test = al.evaluate(bench.fit(Method("MF-AUR")), split).compare(al.evaluate(bench.fit(Method("MF")), split))
+    (told,) = [t for t in kept["against"]["tests"] if (t["protocol"], t["metric"]) == ("overall", "recall@20")]
+    assert told["p"] == test["overall", "recall@20"].p
+
+
+class Outline(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[str, int] = {}
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+
+
+def test_the_report_shows_every_study(results: Path, tmp_path: Path) -> None:
+    page = reporting.write(results, tmp_path / "report")
+    html, outline = page.read_text(), Outline()
+    outline.feed(html)
+    for study in studies("all"):
+        assert study.title in html
+    tables = json.loads((tmp_path / "report" / "report.json").read_text())
+    pictures = list((tmp_path / "report" / "figures").glob("*.png"))
+    assert (outline.tags["table"], outline.tags["figure"]) == (len(tables), len(pictures))
+    assert len(pictures) >= 5
+    assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", ""), "the page stands alone"
+    markdown = (tmp_path / "report" / "report.md").read_text()
+    assert all(f"figures/{picture.name}" in markdown for picture in pictures)
+
+
+def test_an_empty_folder_has_no_report(tmp_path: Path) -> None:
+    with pytest.raises(al.AleatorError, match="no records"):
+        reporting.write(tmp_path, tmp_path / "report")
+
+
+def test_an_unknown_study_names_the_nearest() -> None:
+    with pytest.raises(al.AleatorError, match="fairness"):
+        studies("fairnes")
+
+
+def test_published_figures_stand_beside_the_same_split_only(results: Path) -> None:
+    assert figure("main", "yelp2018", "MF-AUR", "overall", "recall@20") == 0.0689
+    assert published("main", "ml-10m") == published("main", "amazon-book-kgat") == {}
+    rows = [row | {"dataset": "yelp2018"} for row in MAIN.rows(results, "tiny")]
+    table = comparison("main", rows, "overall", ["recall@20"])
+    assert list(table.columns) == ["method", "recall@20", "published", "difference", "seeds"]
+    (line,) = [line for line in table.rows if line[0] == "MF-AUR"]
+    ours = next(r["metrics"]["overall"]["recall@20"] for r in rows if r["method"] == "MF-AUR")
+    assert line[2:4] == [0.0689, f"{ours / 0.0689 - 1:+.1%}"]
+
+
+def test_the_paper_s_averaged_improvements_follow_from_its_table_where_they_do() -> None:
+    """Yelp's and Amazon's printed averages are those of the printed table; Adressa's are not."""
+
+    def recomputed(dataset: str, protocol: str) -> float:
+        table = published("main", dataset)
+        rows = [{"method": method, "seed": 0, "metrics": metrics} for method, metrics in table.items()]
+        return improvement(rows, protocol)
+
+    for dataset in ("yelp2018", "amazon-book"):
+        for protocol in ("tail_absolute", "tail_relative"):
+            printed = published("improvement", dataset)[protocol]
+            assert recomputed(dataset, protocol) == pytest.approx(printed, abs=0.1)
+    assert recomputed("adressa", "tail_absolute") == pytest.approx(61.2, abs=0.1)
+    assert published("improvement", "adressa")["tail_absolute"] == 55.03
+
+
+def test_seeds_become_a_mean_an_interval_and_a_star_where_all_agree() -> None:
+    def row(seed: int, value: float, p: float) -> dict[str, Any]:
+        tests = [{"protocol": "overall", "metric": "recall@20", "p": p}]
+        return {"seed": seed, "metrics": {"overall": {"recall@20": value}}, "against": {"tests": tests}}
+
+    mean, half = interval([1.0, 2.0, 3.0])
+    assert (mean, half) == (2.0, pytest.approx(4.3027 / 3**0.5, rel=1e-4))
+    assert figure_of([row(0, 0.1, 0.01)], "overall", "recall@20") == "0.1000 *"
+    assert figure_of([row(0, 0.1, 0.01), row(1, 0.2, 0.3)], "overall", "recall@20") == "0.1500 ±0.6353"
+    assert figure_of([row(0, 0.1, 0.01), row(1, 0.1, 0.04)], "overall", "recall@20") == "0.1000 ±0.0000 *"
+
+
+def test_markdown_keeps_stars_and_dashes() -> None:
+    assert Table(["a", "b"], [["x *", None]], "").markdown().splitlines()[-1] == "| x \\* | \N{EN DASH} |"
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    points = [(1.0, 1.0), (2.0, 0.5), (0.5, 0.9), (2.0, 0.4), (3.0, 0.1), (1.5, 0.5)]
+    assert pareto(points) == [(1.0, 1.0), (2.0, 0.5), (3.0, 0.1)]
+    assert pareto([]) == []
