@@ -25,15 +25,10 @@ import time_to_quality  # noqa: E402
 from common import _short  # noqa: E402
 
 from aleator.studies import reporting  # noqa: E402
-from aleator.studies.blocks import Table, figure_of, seeds_of  # noqa: E402
+from aleator.studies.blocks import DASH, Table, figure_of, seeds_of  # noqa: E402
+from aleator.studies.main import SHOWN  # noqa: E402
 from aleator.studies.main import STUDY as MAIN  # noqa: E402
 
-SHOWN = (
-    ("overall", "recall@20"),
-    ("overall", "recall@50"),
-    ("tail_absolute", "recall@50"),
-    ("tail_relative", "recall@50"),
-)
 JOINT = ("ml-100k", "adressa", "coat")
 PERFORMANCE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "docs" / "results.md"
@@ -70,7 +65,7 @@ def main_table(datasets: Sequence[str] = ("yelp2018", "adressa")) -> str:
         for recipe in ("ours", "paper"):
             name = f"{dataset}, {recipe}" + (" (chosen on the **test** part)" if recipe == "paper" else "")
             for method, runs in seeds_of([row for row in found if row["recipe"] == recipe]).items():
-                cells = [figure_of(runs, *shown).replace("*", "\\*") for shown in SHOWN]
+                cells = [str(figure_of(runs, *shown) or DASH) for shown in SHOWN]
                 lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

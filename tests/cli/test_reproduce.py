@@ -51,6 +51,11 @@ def test_mistakes_are_told_with_what_to_do(run: Run, tmp_path: Path) -> None:
     assert "did you mean 'main'" in wrong.err
     assert run("reproduce", "main", "--dataset", "nowhere").code == 2
     assert run("reproduce", "main", "--dataset", "ml-100k", "--seeds", "0").code == 2
+    assert "did you mean 'main'" in run("reproduce", "all", "mian").err
+    (tmp_path / "file").touch()
+    taken = run("reproduce", "main", "--dataset", "world-mild", "--out", tmp_path / "file")
+    assert taken.code == 2
+    assert "cannot be written" in taken.err
     nothing = run("report", tmp_path)
     assert nothing.code == 2
     assert "aleator reproduce" in nothing.err

@@ -12,13 +12,13 @@ import pytest
 import aleator as al
 from aleator.studies import record, reporting
 from aleator.studies.bench import Bench, accuracy
-from aleator.studies.blocks import Table, figure_of, interval
+from aleator.studies.blocks import DOWN, UP, Table, figure_of, interval
 from aleator.studies.main import STUDY as MAIN
 from aleator.studies.main import comparison, improvement
 from aleator.studies.methods import Method
 from aleator.studies.plots import pareto
 from aleator.studies.published import figure, published
-from aleator.studies.reproduce import MODULES, reproduce, studies
+from aleator.studies.reproduce import MODULES, label, reproduce, studies
 from aleator.studies.study import run
 
 KEYS = {"study", "dataset", "recipe", "tail", "empty", "method", "seed", "metrics", "config", "seconds", "peak_memory"}
@@ -79,15 +79,18 @@ def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path)
     split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
     bench = Bench("tiny", split, quick=True)
     file = MAIN.file(tmp_path, "tiny")
-    made = run(MAIN, bench, tmp_path, say=lambda line: None)
+    made, failed = run(MAIN, bench, tmp_path, say=lambda line: None)
+    assert failed == []
     lines = file.read_text().splitlines()
     assert len(lines) == len(made) == 6
     file.write_text("\n".join(lines[:3]) + "\n" + lines[3][:100])  # killed while it wrote the fourth
-    again = run(MAIN, bench, tmp_path, say=lambda line: None)
+    bench = Bench("tiny", split, quick=True)  # another process
+    again, _ = run(MAIN, bench, tmp_path, say=lambda line: None)
     assert [row["method"] for row in again] == ["LGCN-AUR", "VAE", "VAE-AUR"]
     found = MAIN.rows(tmp_path, "tiny")
-    assert [(r["method"], r["metrics"]) for r in found] == [(r["method"], r["metrics"]) for r in made]
-    assert len(run(MAIN, bench, tmp_path, again=True, say=lambda line: None)) == 6
+    for name in ("method", "metrics", "against"):
+        assert [r.get(name) for r in found] == [r.get(name) for r in made]
+    assert len(run(MAIN, bench, tmp_path, again=True, say=lambda line: None)[0]) == 6
     assert len(MAIN.rows(tmp_path, "tiny")) == 6, "the latest record of a cell counts"
 
 
@@ -100,6 +103,17 @@ def test_the_figures_are_those_of_an_evaluation(results: Path, tiny: Path) -> No
     test = al.evaluate(bench.fit(Method("MF-AUR")), split).compare(al.evaluate(bench.fit(Method("MF")), split))
     (told,) = [t for t in kept["against"]["tests"] if (t["protocol"], t["metric"]) == ("overall", "recall@20")]
     assert told["p"] == test["overall", "recall@20"].p
+
+
+def test_quick_records_do_not_stand_in_for_others(tiny: Path, tmp_path: Path) -> None:
+    split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
+    (alpha,) = studies("alpha")
+    quick, _ = run(alpha, Bench("tiny", split, quick=True), tmp_path, say=lambda line: None)
+    assert [row["seed"] for row in alpha.rows(tmp_path, "tiny")] == [0] * len(quick)
+    record.append(alpha.file(tmp_path, "tiny"), {n: v for n, v in quick[0].items() if n != "quick"})
+    assert len(alpha.rows(tmp_path, "tiny")) == 1, "beside a real one they are left out"
+    reporting.write(tmp_path, tmp_path / "report")
+    assert "not for figures" not in (tmp_path / "report" / "report.md").read_text()
 
 
 class Outline(HTMLParser):
@@ -125,6 +139,7 @@ def test_the_report_shows_every_study(results: Path, tmp_path: Path) -> None:
     assert len(pictures) >= 5
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", ""), "the page stands alone"
     markdown = (tmp_path / "report" / "report.md").read_text()
+    assert "Quick: trained for a look" in markdown
     assert all(f"figures/{picture.name}" in markdown for picture in pictures)
 
 
@@ -165,16 +180,73 @@ def test_the_paper_s_averaged_improvements_follow_from_its_table_where_they_do()
     assert published("improvement", "adressa")["tail_absolute"] == 55.03
 
 
-def test_seeds_become_a_mean_an_interval_and_a_star_where_all_agree() -> None:
-    def row(seed: int, value: float, p: float) -> dict[str, Any]:
-        tests = [{"protocol": "overall", "metric": "recall@20", "p": p}]
-        return {"seed": seed, "metrics": {"overall": {"recall@20": value}}, "against": {"tests": tests}}
+def test_seeds_become_a_mean_an_interval_and_a_sign_where_all_agree() -> None:
+    def row(value: float | None, p: float, baseline: float = 0.05) -> dict[str, Any]:
+        test = {"protocol": "overall", "metric": "recall@20", "p": p, "mean": value, "baseline": baseline}
+        return {"metrics": {"overall": {"recall@20": value}}, "against": {"tests": [test]}}
+
+    def shown(*rows: dict[str, Any]) -> Any:
+        return figure_of(rows, "overall", "recall@20")
 
     mean, half = interval([1.0, 2.0, 3.0])
     assert (mean, half) == (2.0, pytest.approx(4.3027 / 3**0.5, rel=1e-4))
-    assert figure_of([row(0, 0.1, 0.01)], "overall", "recall@20") == "0.1000 *"
-    assert figure_of([row(0, 0.1, 0.01), row(1, 0.2, 0.3)], "overall", "recall@20") == "0.1500 ±0.6353"
-    assert figure_of([row(0, 0.1, 0.01), row(1, 0.1, 0.04)], "overall", "recall@20") == "0.1000 ±0.0000 *"
+    assert shown(row(0.1, 0.01)) == f"0.1000 {UP}"
+    assert shown(row(0.1, 0.01, baseline=0.2)) == f"0.1000 {DOWN}", "worse is told from better"
+    assert shown(row(0.1, 0.01), row(0.2, 0.3)) == "0.1500 ±0.6353"
+    assert shown(row(0.1, 0.01), row(0.1, 0.04)) == f"0.1000 ±0.0000 {UP}"
+    assert shown(row(0.1, 0.01), row(0.1, 0.01, baseline=0.2)) == "0.1000 ±0.0000"
+    assert shown(row(0.1, 0.01)).value == 0.1
+    assert shown(row(None, 1.0)) is None, "nobody has ground truth"
+
+
+def test_a_cell_that_fails_is_named_and_the_others_are_measured(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object, *_: object) -> None:
+        raise al.AleatorError("it does not fit", "buy memory")
+
+    monkeypatch.setattr(al.LightGCN, "learn", fail)
+    failed = reproduce(["main"], [str(tiny)], quick=True, out=tmp_path, say=lambda line: None)
+    assert [line.split(": ")[0].split()[-1] for line in failed] == ["LGCN", "LGCN-AUR"]
+    assert [row["method"] for row in MAIN.rows(tmp_path, "tiny")] == ["MF", "MF-AUR", "VAE", "VAE-AUR"]
+    assert len(MAIN.show(MAIN.rows(tmp_path, "tiny"))) == 3, "no average over three models where there are two"
+
+
+def test_other_data_of_the_same_name_are_measured_anew(tiny: Path, tmp_path: Path) -> None:
+    other = tmp_path / "tiny"
+    other.mkdir()
+    for part in ("train", "test"):
+        lines = (tiny / f"{part}.csv").read_text().splitlines()
+        (other / f"{part}.csv").write_text("\n".join(lines if part == "test" else lines[:-5]))
+    for folder in (tiny, other, other):
+        reproduce(["case"], [str(folder)], quick=True, out=tmp_path / "r", say=lambda line: None)
+    (case,) = studies("case")
+    assert len(record.read(case.file(tmp_path / "r", "tiny"))) == 2
+    assert len(case.rows(tmp_path / "r", "tiny")) == 1, "the latest is shown"
+
+
+def test_a_folder_does_not_go_by_the_name_of_a_benchmark() -> None:
+    assert [label(name) for name in ("yelp2018", "data/yelp2018", "world-mild", "my/parts")] == [
+        "yelp2018",
+        "yelp2018-files",
+        "world-mild",
+        "parts",
+    ]
+
+
+def test_a_test_part_without_tail_items_has_dashes(tmp_path: Path) -> None:
+    folder = tmp_path / "heads"
+    folder.mkdir()
+    pairs = [(u, i) for u in range(30) for i in range(12) if i < 4 or u % 12 == i]
+    test = [(u, i) for u, i in pairs if i == u % 4]
+    for name, own in (("train", [p for p in pairs if p not in test]), ("test", test)):
+        (folder / f"{name}.csv").write_text("user_id,item_id\n" + "\n".join(f"{u},{i}" for u, i in own))
+    out = tmp_path / "r"
+    assert reproduce(["main", "alpha", "beyond"], [str(folder)], quick=True, out=out, say=lambda line: None) == []
+    rows = MAIN.rows(out, "heads")
+    assert rows[0]["metrics"]["tail_absolute"]["recall@20"] is None
+    reporting.write(out, out / "report")
+    assert "NaN" not in (out / "beyond" / "heads.jsonl").read_text()
 
 
 def test_markdown_keeps_stars_and_dashes() -> None:

@@ -27,7 +27,8 @@ def reproduce(
     recipe: Annotated[
         Recipe | None, typer.Option(help="ours or paper; both where the paper has figures, else ours.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.")] = 1,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    first_seed: Annotated[int, typer.Option(help="The first of them; several machines can share the work.")] = 0,
     quick: Annotated[
         bool, typer.Option("--quick", help=f"Train for a look, not for figures; into {QUICK_FOLDER} if not told.")
     ] = False,
@@ -56,6 +57,7 @@ def reproduce(
         dataset or (),
         recipe=recipe,
         seeds=seeds,
+        first_seed=first_seed,
         out=out,
         quick=quick,
         again=again,

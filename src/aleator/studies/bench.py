@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from aleator.aur import AUR
@@ -15,9 +16,10 @@ from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
 from aleator.models import Model
 from aleator.recommender import Recipe, Recommender
-from aleator.studies.methods import Method, make
+from aleator.studies.methods import NAMES, Method, make, tuned
 from aleator.studies.remembering import Memory
 
+KEPT = ("MF", "LGCN", "VAE")
 TESTED = tuple(
     (protocol, f"{metric}@{cut}")
     for protocol in ("overall", "tail_absolute", "tail_relative")
@@ -45,7 +47,7 @@ class Bench:
     _memory: Memory = field(default_factory=Memory)
 
     def fit(self, method: Method) -> Recommender:
-        """The method, fitted on the split. One with options of its own is asked for once, and not kept."""
+        """The method, fitted on the split. Those of `KEPT` are asked for by many studies; others are not held."""
         if method.key in self._fitted:
             return self._fitted[method.key]
         about: dict[str, Any] = {"recipe": self.recipe, "seed": self.seed, "device": self.device, "quick": self.quick}
@@ -59,7 +61,7 @@ class Bench:
             self._memory.watch(model)
         system.fit(split)
         self.seconds[method.key] = time.perf_counter() - start + self._memory.saved - saved
-        if not method.settings:
+        if method.backbone in KEPT and not method.settings:
             self._fitted[method.key] = system
         return system
 
@@ -82,9 +84,19 @@ class Bench:
         paper = self.split.paper_tail if self.recipe == "paper" else None
         return paper if paper is not None else Tail.mass(0.5)
 
-    def conventions(self) -> dict[str, str]:
-        """What a record says of the recipe."""
+    def tuned(self, method: Method) -> dict[str, Any]:
+        """The options that were found for it on this dataset; none for a dataset that is not of the catalogue."""
+        return tuned(self.dataset, NAMES.get(method.backbone, method.backbone), self.recipe)
+
+    @cached_property
+    def data(self) -> str:
+        """Tells the pairs that are fitted and tested on from any others."""
+        return f"{self.split.everything.fingerprint[:12]}-{self.split.test.fingerprint[:12]}"
+
+    def conventions(self) -> dict[str, Any]:
+        """What a record says of the data and the recipe."""
         return {
+            "data": self.data,
             "recipe": self.recipe,
             "tail": self.tail.describe(self.split.everything.popularity),
             "empty": "zero" if self.recipe == "paper" else "skip",
@@ -101,10 +113,10 @@ def accuracy(
     row: dict[str, Any] = {
         "metrics": {protocol: means[protocol] for protocol in report.per_user},
         "lists": report.lists,
-        "seconds": round(bench.seconds[method.key], 2),
         "chosen_on": "test" if bench.recipe == "paper" else "validation",
         "chosen": chosen(system),
         "config": system.options(),
+        "notes": system.notes,
     }
     if against is not None and against.key != method.key:
         tests = report.compare(bench.report(against)).to_dict()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy import stats
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Cell = str | float | None
 DASH = "\N{EN DASH}"  # for what is not known
+UP, DOWN = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}"
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,25 @@ def _text(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell).replace("*", "\\*").replace("|", "\\|")
 
 
+class Shown(str):
+    """A figure as it is written, and the number that it is sorted by."""
+
+    value: float
+
+    def __new__(cls, text: str, value: float) -> Self:
+        made = super().__new__(cls, text)
+        made.value = value
+        return made
+
+
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half width of its 95 % interval by Student's t; NaN for one value."""
-    mean, n = float(np.mean(values)), len(values)
+    """Mean and half width of its 95 % interval by Student's t; NaN for one value, and for none."""
+    known = np.asarray(values, dtype=float)
+    known = known[np.isfinite(known)]
+    mean, n = float(known.mean()) if len(known) else math.nan, len(known)
     if n < 2:
         return mean, math.nan
-    return mean, float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / n**0.5)
+    return mean, float(stats.t.ppf(0.975, n - 1) * known.std(ddof=1) / n**0.5)
 
 
 def seeds_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -69,26 +83,34 @@ def seeds_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def values(rows: Sequence[Row], protocol: str, metric: str) -> list[float]:
-    """One metric of each record."""
-    return [row["metrics"][protocol][metric] for row in rows]
+    """One metric of each record; NaN where nobody has ground truth."""
+    found = (row["metrics"][protocol][metric] for row in rows)
+    return [math.nan if value is None else value for value in found]
 
 
-def figure_of(rows: Sequence[Row], protocol: str, metric: str, digits: int = 4) -> str:
-    """The mean over seeds, ± the half width of its 95 % interval, * where every seed differs significantly."""
+def figure_of(rows: Sequence[Row], protocol: str, metric: str, digits: int = 4) -> Cell:
+    """The mean over seeds, ± the half width of its 95 % interval, with `UP` or `DOWN` where all tests agree."""
     mean, half = interval(values(rows, protocol, metric))
+    if math.isnan(mean):
+        return None
     text = f"{mean:.{digits}f}" + ("" if math.isnan(half) else f" ±{half:.{digits}f}")
-    tests = [p_value(row, protocol, metric) for row in rows]
-    return text + (" *" if all(p is not None and p < 0.05 for p in tests) else "")
+    signs = {significant(row, protocol, metric) for row in rows}
+    return Shown(f"{text} {signs.pop() if len(signs) == 1 else ''}".rstrip(), mean)
 
 
-def p_value(row: Row, protocol: str, metric: str) -> float | None:
-    """Of the paired test over users, Holm-corrected, against what the record was tested against."""
+def significant(row: Row, protocol: str, metric: str) -> str:
+    """`UP` or `DOWN` where a record differs from what it was tested against, p < 0.05; nothing otherwise."""
     for test in row.get("against", {}).get("tests", []):
-        if (test["protocol"], test["metric"]) == (protocol, metric):
-            return float(test["p"])
-    return None
+        if (test["protocol"], test["metric"]) == (protocol, metric) and test["p"] is not None and test["p"] < 0.05:
+            return UP if test["mean"] > test["baseline"] else DOWN
+    return ""
 
 
-def against(ours: float, theirs: float | None) -> str | None:
+def signs(against: str) -> str:
+    """What the signs of `figure_of` mean, for a caption."""
+    return f"{UP} higher, {DOWN} lower than {against} with p < 0.05 in every seed (two-sided paired t-test over users"
+
+
+def change(ours: float, theirs: float | None) -> Cell:
     """A difference in per cent, where there is something to compare with."""
-    return f"{ours / theirs - 1:+.1%}" if theirs else None
+    return Shown(f"{ours / theirs - 1:+.1%}", ours / theirs - 1) if theirs else None

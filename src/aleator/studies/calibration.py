@@ -12,7 +12,7 @@ from aleator.progress import progress
 from aleator.ranking import blocks
 from aleator.recommender import Recommender
 from aleator.studies.bench import Bench, chosen
-from aleator.studies.blocks import Block, Picture, Row, Table, figure_of, interval, seeds_of, values
+from aleator.studies.blocks import Block, Cell, Picture, Row, Table, figure_of, interval, seeds_of, values
 from aleator.studies.main import cells
 from aleator.studies.methods import Method
 from aleator.studies.published import figure
@@ -74,7 +74,7 @@ def show(rows: Sequence[Row]) -> list[Block]:
         f"{caption}See whether AUR brings the lists closer to the histories (dashed).{told}",
         "Share of tail items in the lists of tail-focus and head-focus users, a bar for each method",
     )
-    lines: list[list[str | None]] = [
+    lines: list[list[Cell]] = [
         [method, *(figure_of(of, group, SHOWN) for group in groups), str(len(of))] for method, of in runs.items()
     ]
     lines.append(["the histories themselves", *(f"{share:.4f}" for share in histories), None])

@@ -14,7 +14,7 @@ from aleator.aur import AUR
 from aleator.data.splits import Split
 from aleator.ranking import hide, top_k
 from aleator.studies.bench import Bench, chosen
-from aleator.studies.blocks import Block, Row, Table, figure_of
+from aleator.studies.blocks import Block, Cell, Row, Table, figure_of
 from aleator.studies.calibration import batches
 from aleator.studies.methods import Method
 from aleator.studies.study import Study
@@ -110,7 +110,7 @@ def show(rows: Sequence[Row]) -> list[Block]:
     blocks: list[Block] = []
     told = next((row for row in rows if "items" in row), None)
     if told is not None:
-        lines: list[list[str | float | None]] = [
+        lines: list[list[Cell]] = [
             [
                 one["title"] or str(one["item"]),
                 *(one[name] for name in ("expectation", "uncertainty")),
@@ -128,7 +128,7 @@ def show(rows: Sequence[Row]) -> list[Block]:
         )
         heads = ["item", "expectation", "uncertainty", "popularity", "taken in the test part"]
         blocks.append(Table([*heads, "rank by expectation", "rank by uncertainty"], lines, caption))
-    common: list[list[str]] = []
+    common: list[list[Cell]] = []
     for name, group in rows[0]["metrics"].items():
         medians = [figure_of(rows, name, f"median_rank_by_{part}", 1) for part in ("expectation", "uncertainty")]
         share = figure_of(rows, name, "better_by_uncertainty")

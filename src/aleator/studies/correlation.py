@@ -12,7 +12,7 @@ from torch import Tensor
 from aleator.aur import AUR
 from aleator.data.splits import Split
 from aleator.studies.bench import Bench, chosen
-from aleator.studies.blocks import Block, Picture, Row, Table, figure_of, seeds_of
+from aleator.studies.blocks import Block, Cell, Picture, Row, Table, change, figure_of, interval, seeds_of, values
 from aleator.studies.calibration import batches
 from aleator.studies.main import BACKBONES
 from aleator.studies.methods import Method
@@ -85,13 +85,20 @@ def show(rows: Sequence[Row]) -> list[Block]:
 
     dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
     known = bool(published("correlation", dataset))
-    lines: list[list[str | float | None]] = []
+    lines: list[list[Cell]] = []
     for method, runs in seeds_of(rows).items():
         printed = figure("correlation", dataset, method, "overall", "pearson")
         rest = [figure_of(runs, "overall", metric) for metric in ("low", "high", "share_positive")]
-        line = [figure_of(runs, "overall", "pearson"), *([printed] if known else []), *rest]
+        mean = interval(values(runs, "overall", "pearson"))[0]
+        line = [figure_of(runs, "overall", "pearson"), *([printed, change(mean, printed)] if known else []), *rest]
         lines.append([method, *line, str(len(runs))])
-    heads = ["method", "mean over users", *(["published mean"] if known else []), "5 % quantile", "95 % quantile"]
+    heads = [
+        "method",
+        "mean over users",
+        *(["published mean", "difference"] if known else []),
+        "5 % quantile",
+        "95 % quantile",
+    ]
     users = rows[0]["metrics"]["overall"]["users"]
     caption = (
         f"{dataset}, recipe {recipe}: Pearson's correlation of the squared expectation and the squared uncertainty over "

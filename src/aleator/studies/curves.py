@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aleator.studies.blocks import Row, Table, figure_of, interval, values
+from aleator.studies.blocks import Cell, Row, Table, figure_of, interval, values
+from aleator.studies.main import TESTS, conventions, untuned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,10 +38,11 @@ def curves(rows: Sequence[Row], option: str, label: str, log: bool = False) -> F
 
 def table(rows: Sequence[Row], option: str, label: str) -> Table:
     """What the figure shows, in numbers."""
-    lines = [
+    lines: list[list[Cell]] = [
         [method, f"{x:g}", *(figure_of(runs, protocol, metric) for protocol, metric in SHOWN), f"{len(runs)}"]
         for method, points in series(rows, option).items()
         for x, runs in points.items()
     ]
     heads = ["method", label, "overall recall@50", "tail absolute recall@50", "seeds"]
-    return Table(heads, lines, f"{rows[0]['dataset']}, recipe {rows[0]['recipe']}: the figures behind the curves.")
+    about = f"{rows[0]['dataset']}, recipe {rows[0]['recipe']}: the figures behind the curves."
+    return Table(heads, lines, f"{about} {conventions(rows)} {TESTS}.{untuned(rows)}")

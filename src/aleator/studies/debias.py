@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aleator.studies.bench import Bench, accuracy
-from aleator.studies.blocks import Block, Row
+from aleator.studies.blocks import Block, Row, signs
 from aleator.studies.main import PROTOCOLS, comparison
 from aleator.studies.methods import Method
 from aleator.studies.study import Study
@@ -14,7 +14,7 @@ METHODS = ("MF", "IPS", "MACR", "PopBias", "ExpoMF", "PMF", "MF-AUR")
 
 
 def show(rows: Sequence[Row]) -> list[Block]:
-    note = "* p < 0.05 against MF in every seed, paired t-test over users, Holm-corrected"
+    note = signs("MF-AUR") + ", Holm-corrected)"
     return [comparison("debias", rows, protocol, ["recall@50"], note) for protocol in PROTOCOLS]
 
 
@@ -28,6 +28,6 @@ STUDY = Study(
     question="Does MF-AUR beat inverse propensities, counterfactual inference, a zero-sum regulariser, latent exposure "
     "and fixed variances, overall and on the tail?",
     cells=cells,
-    measure=lambda bench, method: accuracy(bench, method, Method("MF")),
+    measure=lambda bench, method: accuracy(bench, method, Method("MF-AUR")),
     show=show,
 )

@@ -13,10 +13,13 @@ from aleator.studies.study import Study
 METHODS = ("MF", "MF-BPR", "MF-AUR")
 SIZES = (64, 128, 256, 512, 1024)
 OPTION = "model.dim"
+SOLVER = {"MF": {"model.solver": "adam"}, "MF-AUR": {"model.solver": "adam"}}
 
 
 def cells(bench: Bench) -> list[Method]:
-    return [Method(name, {OPTION: size}) for size in ((8, 16) if bench.quick else SIZES) for name in METHODS]
+    """MF by Adam, as in the paper: early stopping suits the penalty to the size, which least squares would not."""
+    sizes = (8, 16) if bench.quick else SIZES
+    return [Method(name, {OPTION: size, **SOLVER.get(name, {})}) for size in sizes for name in METHODS]
 
 
 def show(rows: Sequence[Row]) -> list[Block]:
@@ -24,7 +27,8 @@ def show(rows: Sequence[Row]) -> list[Block]:
     picture = Picture(
         curves(rows, OPTION, "embedding size of the model", log=True),
         f"{dataset}, recipe {recipe}: Recall@50 by the embedding size. See whether a larger MF reaches MF-AUR, overall "
-        "and on the tail; the estimator keeps its own size.",
+        "and on the tail; the estimator keeps its own size. MF is trained by Adam with early stopping here, and "
+        "all other options are the same at every size.",
         "Recall@50 of MF, MF-BPR and MF-AUR by embedding size, overall and tail absolute",
     )
     return [picture, table(rows, OPTION, "embedding size")]

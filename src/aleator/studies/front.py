@@ -8,6 +8,7 @@ from aleator.aur import AUR
 from aleator.evaluation.protocols import evaluate
 from aleator.studies.bench import Bench, accuracy
 from aleator.studies.blocks import Block, Cell, Picture, Row, Table
+from aleator.studies.main import conventions, untuned
 from aleator.studies.methods import Method
 from aleator.studies.study import Study
 
@@ -52,7 +53,8 @@ def measure(bench: Bench, method: Method) -> Row:
         path = []
         for lam in (0.0, 0.5, 1.0) if bench.quick else LAMS:
             report = evaluate(system.at(lam), bench.split, recipe=bench.recipe)
-            path.append({"lam": lam} | {name: report.mean(*key) for name, key in SHOWN.items()})
+            means = report.to_dict()
+            path.append({"lam": lam} | {name: means[protocol][metric] for name, (protocol, metric) in SHOWN.items()})
         row["path"] = path
     return row
 
@@ -62,10 +64,11 @@ def points(rows: Sequence[Row]) -> list[tuple[str, dict[str, float]]]:
     found = []
     for row in rows:
         if row["seed"] == 0:
-            alpha = row["config"].get("alpha")
+            alpha = row.get("settings", {}).get("alpha")
             name = row["method"] + ("" if alpha is None else f", alpha {alpha:g}")
             own = {name_: row["metrics"][p][m] for name_, (p, m) in SHOWN.items()}
-            found += [(name, step) for step in row.get("path", [own])]
+            steps = row.get("path", [own])
+            found += [(name, step) for step in steps if None not in step.values()]
     return found
 
 
@@ -85,7 +88,7 @@ def show(rows: Sequence[Row]) -> list[Block]:
     paths = {family: list(own.values()) for family, own in families.items()}
     best = set(plots.pareto([(step[x], step[y]) for _, step in measured]))
     dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
-    goal = GOAL if dataset == "yelp2018" else None
+    goal = GOAL if (dataset, recipe) == ("yelp2018", "paper") else None
     picture = Picture(
         plots.front(paths, others, "overall Recall@20", "tail-absolute Recall@50", goal),
         f"{dataset}, recipe {recipe}, seed 0: up and to the right is better. A path is one AUR from lam = 1 (its model, "
@@ -98,7 +101,10 @@ def show(rows: Sequence[Row]) -> list[Block]:
         for name, step in sorted(measured, key=lambda point: -point[1][x])
         if (step[x], step[y]) in best
     ]
-    caption = f"{dataset}, recipe {recipe}: the settings on the front, which no other beats in both. One seed."
+    caption = (
+        f"{dataset}, recipe {recipe}: the settings on the front, which no other beats in both. One seed; they stand out "
+        f"by their test figures, so read the front as what could be reached. {conventions(rows)}{untuned(rows)}"
+    )
     return [picture, Table(["method", "lam", *SHOWN], lines, caption)]
 
 

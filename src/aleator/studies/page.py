@@ -32,12 +32,18 @@ class Page:
         self.title, self.subtitle = title, subtitle
         self._sections: list[str] = []
         self._body: list[str] = []
-        self._tables = 0
+        self._tables = self._headings = 0
 
     def section(self, title: str, text: str = "") -> Page:
         """Begin a section, which the navigation links to. An empty line in `text` begins a paragraph."""
         self._sections.append(title)
         self._body.append(f'<h2 id="section-{len(self._sections)}">{escape(title)}</h2>\n{_paragraphs(text)}')
+        return self
+
+    def heading(self, title: str) -> Page:
+        """A heading within a section."""
+        self._headings += 1
+        self._body.append(f'<h3 id="heading-{self._headings}">{escape(title)}</h3>')
         return self
 
     def note(self, text: str) -> Page:
@@ -61,7 +67,7 @@ class Page:
         by_column = [[row[c] for row in rows] for c in range(len(columns))]
         texts = [_texts(cells) for cells in by_column]
         best = [_best(cells, (highlight or {}).get(name)) for name, cells in zip(columns, by_column, strict=True)]
-        numeric = ["num" if any(_is_number(cell) for cell in cells) else "" for cells in by_column]
+        numeric = ["num" if any(_is_number(getattr(c, "value", c)) for c in cells) else "" for cells in by_column]
         head = "".join(
             f'<th scope="col" class="{kind}"><button type="button">{escape(name)}</button></th>'
             for name, kind in zip(columns, numeric, strict=True)
@@ -72,7 +78,8 @@ class Page:
             for c in range(len(columns)):
                 value, text = row[c], escape(texts[c][i])
                 tag = 'th scope="row"' if c == 0 else "td"
-                key = f' data-value="{float(value)!r}"' if _is_number(value) else ""  # type: ignore[arg-type]
+                number: Any = getattr(value, "value", value)  # of a text that says what it is sorted by
+                key = f' data-value="{float(number)!r}"' if _is_number(number) else ""
                 shown = f"<strong>{text}</strong>" if _is_number(value) and value == best[c] else text
                 cells.append(f'<{tag} class="{numeric[c]}"{key}>{shown}</{tag[:2]}>')
             lines.append(f"<tr>{''.join(cells)}</tr>")
@@ -180,6 +187,7 @@ body { margin: 0 auto; max-width: 54rem; padding: 1.5rem 1rem 4rem; background: 
   overflow-wrap: break-word; }
 h1 { margin: 0; font-size: 1.9rem; line-height: 1.2; }
 h2 { margin: 2.5rem 0 .5rem; font-size: 1.35rem; line-height: 1.3; scroll-margin-top: 1rem; }
+h3 { margin: 2rem 0 .4rem; font-size: 1.1rem; }
 p { margin: .6rem 0; max-width: 44rem; }
 .subtitle { color: var(--soft); font-size: 1.05rem; }
 a { color: var(--link); }

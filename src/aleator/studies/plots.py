@@ -46,6 +46,7 @@ def lines(panels: Mapping[str, Mapping[str, Mapping[float, Band]]], x: str, y: s
         ax.set_title(title, loc="left")
         ax.set_xlabel(x)
         ax.margins(y=0.15)
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], 0))
     axes[0].set_ylabel(y)
     legend(figure, axes[0])
     return figure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
@@ -22,9 +23,10 @@ from aleator.training.histories import resolve_device
 from aleator.version import __version__
 
 
-def machine() -> dict[str, Any]:
+def machine(device: str = "auto") -> dict[str, Any]:
     """What the figures were obtained on."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    used = resolve_device(device)
+    device = torch.cuda.get_device_name(used) if used.type == "cuda" else "no GPU"
     return {"cores": os.cpu_count(), "device": device, "system": platform.system(), "processor": platform.machine()}
 
 
@@ -80,8 +82,19 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
-    """One more line, whole even after one that was cut off."""
+    """One more line, whole even after one that was cut off, or while others write to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size
-    with path.open("a") as lines:
-        lines.write(("\n" if torn else "") + json.dumps(record, default=str) + "\n")
+    with path.open("ab+", buffering=0) as file:  # what is appended by one call stays together
+        if torn := file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            torn = file.read(1) != b"\n"
+        file.write((b"\n" if torn else b"") + json.dumps(_plain(record), allow_nan=False, default=str).encode() + b"\n")
+
+
+def _plain(value: Any) -> Any:
+    """JSON has neither NaN nor infinity."""
+    if isinstance(value, dict):
+        return {name: _plain(own) for name, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(own) for own in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

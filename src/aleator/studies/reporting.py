@@ -43,6 +43,8 @@ def write(results: Path, out: Path) -> Path:
             page.section(study.title, study.question)
             lines += [f"## {study.title}", "", study.question, ""]
             shown = study
+        page.heading(f"{dataset}, recipe {recipe}")
+        lines += [f"### {dataset}, recipe {recipe}", ""]
         for number, block in enumerate(study.show(rows)):
             name = "-".join(filter(None, (study.name, study.part, dataset, recipe, str(number))))
             _set(page, lines, block, out, name)
@@ -72,10 +74,11 @@ def _set(page: Page, lines: list[str], block: Block, out: Path, name: str) -> No
 
 
 def obtained_by(rows: list[Row]) -> str:
-    """The commands and machines behind a group of records."""
+    """The commands and machines behind a group of records, and whether they are to be taken seriously."""
     found: dict[str, None] = {}
     for row in rows:
         machine = row["machine"]
         where = f"{machine['cores']} cores, {machine['device']}, torch {row['versions']['torch']}"
         found[f"`{row['command']}` ({where})"] = None
-    return "Made by " + "; ".join(found) + "."
+    quick = " Quick: trained for a look, not for figures." if any("quick" in row for row in rows) else ""
+    return "Made by " + "; ".join(found) + "." + quick

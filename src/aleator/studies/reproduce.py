@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from aleator.data import catalog
 from aleator.errors import AleatorError, require, unknown_name
@@ -35,10 +36,10 @@ DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", 
 
 def studies(*names: str) -> list[Study]:
     """The studies of these names; all of them for "all"."""
-    chosen = list(MODULES) if "all" in names else list(names)
-    for name in chosen:
-        if name not in MODULES:
+    for name in names:
+        if name not in MODULES and name != "all":
             raise unknown_name("study", name, [*MODULES, "all"])
+    chosen = list(MODULES) if "all" in names else list(dict.fromkeys(names))
     return [import_module(f"aleator.studies.{module}").STUDY for name in chosen for module in MODULES[name]]
 
 
@@ -48,6 +49,7 @@ def reproduce(
     *,
     recipe: Recipe | None = None,
     seeds: int = 1,
+    first_seed: int = 0,
     out: Path = Path("results"),
     quick: bool = False,
     again: bool = False,
@@ -61,23 +63,40 @@ def reproduce(
     """
     wanted = studies(*names)
     require(seeds >= 1, f"seeds is {seeds}", "give at least 1")
+    require(first_seed >= 0, f"first_seed is {first_seed}", "give at least 0")
+    probe(out)
     found = {*catalog.at_hand(data_root), *WORLDS}
-    failed = []
-    for dataset in datasets or [name for name in DATASETS if name in found]:
-        split = None if dataset in WORLDS else open_split(dataset, data_root)
-        name = Path(dataset).stem
+    chosen = list(datasets) or [name for name in DATASETS if name in found]
+    splits = {name: None if name in WORLDS else open_split(name, data_root) for name in chosen}
+    failed: list[str] = []
+    for dataset, split in splits.items():
+        name = label(dataset)
         both: list[Recipe] = ["paper", "ours"] if published("main", name) else ["ours"]
-        for chosen in [recipe] if recipe else both:
-            for seed in range(seeds):
+        for used in [recipe] if recipe else both:
+            for seed in range(first_seed, first_seed + seeds):
                 world = open_world(dataset, seed, quick=quick) if split is None else None
-                data = split or as_split(world.interactions)  # type: ignore[union-attr]
-                bench = Bench(name, data, chosen, seed, device, quick, world)
+                data = split if world is None else as_split(world.interactions)
+                assert data is not None
+                bench = Bench(name, data, used, seed, device, quick, world)
                 for study in wanted:
-                    if seed and not study.seeds:
-                        continue
-                    try:
-                        run(study, bench, out, again, say)
-                    except AleatorError as error:
-                        failed.append(f"{study.name} {study.part} {name} {chosen} seed {seed}: {error}")
-                        say(f"failed: {failed[-1]}")
+                    if not seed or study.seeds:
+                        failed += run(study, bench, out, again, say)[1]
     return failed
+
+
+def label(dataset: str) -> str:
+    """The name of a dataset in records: a file or folder never goes by the name of another dataset."""
+    if dataset in DATASETS or dataset in catalog.names():
+        return dataset
+    stem = Path(dataset).stem
+    return f"{stem}-files" if stem in DATASETS or stem in catalog.names() else stem
+
+
+def probe(out: Path) -> None:
+    """Refuse a folder that cannot be written into before anything is measured."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise AleatorError(f"'{out}' cannot be written into ({error.strerror})", "give another folder") from None

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from aleator.errors import AleatorError
 from aleator.studies import record
 from aleator.studies.bench import Bench
 from aleator.studies.blocks import Block
@@ -40,40 +43,63 @@ class Study:
         return out / self.name / f"{dataset}.jsonl"
 
     def rows(self, out: Path, dataset: str) -> list[Row]:
-        """Its records, the latest of each cell, in the order of their first appearance."""
+        """Its records, the latest of each cell, in the order of their first appearance; quick ones where all are."""
         found = {key(row): row for row in record.read(self.file(out, dataset))}
-        return [row for row in found.values() if row.get("part", "") == self.part]
+        rows = [row for row in found.values() if row.get("part", "") == self.part]
+        return [row for row in rows if "quick" not in row] or rows
 
 
 def key(row: Row) -> str:
     """What tells a cell from any other of its file."""
-    parts = (row.get(name) for name in ("part", "recipe", "method", "seed"))
+    parts = (row.get(name) for name in ("part", "recipe", "method", "seed", "quick"))
     return json.dumps([*(part or 0 for part in parts), row.get("settings") or {}], sort_keys=True)
 
 
-def run(study: Study, bench: Bench, out: Path, again: bool = False, say: Callable[[str], None] = print) -> list[Row]:
-    """Measure the cells that have no record yet (or all of them), one line of `out` each. What was measured."""
+def made_of(row: Row) -> str:
+    """The cell, its data and its options: a record of all three is not made again."""
+    return json.dumps([key(row), row.get("data"), row.get("tuned")], sort_keys=True)
+
+
+def run(
+    study: Study, bench: Bench, out: Path, again: bool = False, say: Callable[[str], None] = print
+) -> tuple[list[Row], list[str]]:
+    """Measure the cells that have no record yet (or all of them), one line of `out` each.
+
+    What was measured, and what could not be, with the reason.
+    """
     if not study.applies(bench):
-        return []
-    done = set() if again else {key(row) for row in study.rows(out, bench.dataset)}
-    made = []
-    for method in study.cells(bench):
+        return [], []
+    file = study.file(out, bench.dataset)
+    done = set() if again else {made_of(row) for row in record.read(file)}
+    made: list[Row] = []
+    failed: list[str] = []
+    cells = study.cells(bench)
+    for number, method in enumerate(cells, 1):
         row: Row = {"study": study.name, "dataset": bench.dataset, **bench.conventions()}
         row |= {"part": study.part} if study.part else {}
-        row |= {"method": method.name, "seed": bench.seed}
+        row |= {"method": method.name, "seed": bench.seed, "tuned": bench.tuned(method)}
         row |= {"settings": dict(method.settings)} if method.settings else {}
-        if key(row) in done:
+        row |= {"quick": True} if bench.quick else {}
+        if made_of(row) in done:
             continue
+        name = f"{study.name} {study.part}".strip()
+        where = f"{name} {bench.dataset} {bench.recipe} seed {bench.seed} ({number} of {len(cells)}) {method.key}"
         start = time.perf_counter()
-        with record.peak(bench.device) as memory:
-            row |= study.measure(bench, method)
-        row.setdefault("seconds", round(time.perf_counter() - start, 2))
-        row |= {"peak_memory": memory.bytes, "machine": record.machine(), "versions": record.versions()}
-        row["command"] = record.command()
-        record.append(study.file(out, bench.dataset), row)
+        try:
+            with record.peak(bench.device) as memory:
+                row |= study.measure(bench, method)
+        except (AleatorError, torch.OutOfMemoryError, MemoryError) as error:
+            failed.append(f"{where}: {error}")
+            say(f"failed: {failed[-1]}")
+            continue
+        elapsed = round(time.perf_counter() - start, 2)
+        row["seconds"] = round(bench.seconds.get(method.key, elapsed), 2)  # of the fit, also where that was before
+        row |= {"seconds_here": elapsed, "peak_memory": memory.bytes, "machine": record.machine(bench.device)}
+        row |= {"versions": record.versions(), "command": record.command()}
+        record.append(file, row)
         made.append(row)
-        say(f"{study.name} {bench.dataset} {bench.recipe} seed {bench.seed} {method.key}: {_short(row)}")
-    return made
+        say(f"{where}: {_short(row)}")
+    return made, failed
 
 
 def _short(row: Row) -> str:
@@ -81,4 +107,4 @@ def _short(row: Row) -> str:
     metrics = row["metrics"]
     figures = [(p, m, v) for p in metrics for m, v in metrics[p].items() if isinstance(v, float)]
     wanted = [f for f in figures if f[1] in ("recall@20", "recall@50")][:4] or figures[:4]
-    return ", ".join(f"{p.replace('_', ' ')} {m} {v:.4g}" for p, m, v in wanted) + f" ({row['seconds']:.0f} s)"
+    return ", ".join(f"{p.replace('_', ' ')} {m} {v:.4g}" for p, m, v in wanted) + f" ({row['seconds_here']:.0f} s)"

@@ -13,9 +13,9 @@ from aleator.evaluation.significance import paired_p
 from aleator.ranking import hide
 from aleator.recommender import Recommender
 from aleator.studies.bench import Bench, chosen
-from aleator.studies.blocks import Block, Row, Table, against, figure_of, interval, seeds_of, values
+from aleator.studies.blocks import Block, Cell, Row, Table, change, figure_of, interval, seeds_of, signs, values
 from aleator.studies.calibration import batches
-from aleator.studies.main import cells
+from aleator.studies.main import cells, untuned
 from aleator.studies.methods import Method
 from aleator.studies.published import figure, published
 from aleator.studies.study import Study
@@ -54,8 +54,10 @@ def measure(bench: Bench, method: Method) -> Row:
         "config": system.options(),
     }
     if method.uncertain:
-        p = paired_p((mine - lengths(bench.fit(method.bare), bench.split)).astype(np.float64))
-        row["against"] = {"method": method.bare.name, "tests": [{"protocol": "overall", "metric": LENGTH, "p": p}]}
+        theirs = lengths(bench.fit(method.bare), bench.split)
+        test = {"mean": float(mine.mean()), "baseline": float(theirs.mean())}
+        test["p"] = paired_p((mine - theirs).astype(np.float64))
+        row["against"] = {"method": method.bare.name, "tests": [{"protocol": "overall", "metric": LENGTH, **test}]}
     return row
 
 
@@ -63,14 +65,14 @@ def show(rows: Sequence[Row]) -> list[Block]:
     dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
     known, runs = bool(published("worst_case", dataset)), seeds_of(rows)
     means = {method: interval(values(of, "overall", LENGTH))[0] for method, of in runs.items()}
-    lines: list[list[str | None]] = []
+    lines: list[list[Cell]] = []
     for method, of in runs.items():
         bare = Method(method).bare.name
-        line: list[str | None] = [method, *(figure_of(of, "overall", metric, 1) for metric in (LENGTH, "median"))]
-        line.append(against(means[method], means.get(bare) if bare != method else None))
+        line: list[Cell] = [method, *(figure_of(of, "overall", metric, 1) for metric in (LENGTH, "median"))]
+        line.append(change(means[method], means.get(bare) if bare != method else None))
         if known:
             printed = figure("worst_case", dataset, method, "overall", LENGTH)
-            line += [None if printed is None else f"{printed:.0f}", against(means[method], printed)]
+            line += [None if printed is None else f"{printed:.0f}", change(means[method], printed)]
         lines.append([*line, str(len(of))])
     heads = ["method", "mean length", "median length", "mean against the bare model"]
     heads += ["published mean", "difference"] if known else []
@@ -78,7 +80,7 @@ def show(rows: Sequence[Row]) -> list[Block]:
         f"{dataset}, recipe {recipe}: the shortest list that holds all test items of a user, over users with a test "
         "item; shorter is better. Items in a user's history are not listed, items that were never trained on are; "
         "of equal scores a test item comes first. "
-        "* p < 0.05 in every seed: two-sided paired t-test over users against the bare model."
+        f"{signs('the bare model')}).{untuned(rows)}"
     )
     return [Table([*heads, "seeds"], lines, caption)]
 
