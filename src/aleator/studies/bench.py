@@ -16,7 +16,7 @@ from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
 from aleator.models import Model
 from aleator.recommender import Recipe, Recommender
-from aleator.studies.methods import NAMES, Method, make, tuned
+from aleator.studies.methods import Method, make, options_of
 from aleator.studies.remembering import Memory
 
 KEPT = ("MF", "LGCN", "VAE")
@@ -85,8 +85,8 @@ class Bench:
         return paper if paper is not None else Tail.mass(0.5)
 
     def tuned(self, method: Method) -> dict[str, Any]:
-        """The options that were found for it on this dataset; none for a dataset that is not of the catalogue."""
-        return tuned(self.dataset, NAMES.get(method.backbone, method.backbone), self.recipe)
+        """The options that were found for it on this dataset, if any."""
+        return options_of(method, self.dataset, self.recipe)
 
     @cached_property
     def data(self) -> str:

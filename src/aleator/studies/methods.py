@@ -72,16 +72,23 @@ def tuned(dataset: str, model: str, recipe: Recipe) -> dict[str, Any]:
     return next((tomllib.loads(path.read_text()) for path in paths if path.exists()), {})
 
 
+def options_of(method: Method, dataset: str, recipe: Recipe) -> dict[str, Any]:
+    """The tuned options that a method uses: those of its model, and under AUR those of its estimator and of AUR."""
+    found = tuned(dataset, NAMES.get(method.backbone, method.backbone), recipe)
+    factor, mlp = found.pop("estimator", {}), found.pop("mlp", {})
+    if not method.uncertain:
+        return {name: value for name, value in found.items() if name == "model"}
+    estimator = mlp if method.variant == "-M" else factor
+    return found | ({"estimator": estimator} if estimator else {})
+
+
 def make(
     method: Method, split: Split, dataset: str, *, recipe: Recipe, seed: int, device: str, quick: bool = False
 ) -> Recommender:
     """The method, ready to be fitted on `split`."""
     model = NAMES.get(method.backbone, method.backbone)
-    found = tuned(dataset, model, recipe)
-    kind, tables = "mlp" if method.variant == "-M" else "factor", ("model", "estimator", "mlp")
-    of_model, of_factor, of_mlp = (found.get(table, {}) for table in tables)
-    settings: dict[str, Any] = {"model": of_model, "estimator": of_mlp if kind == "mlp" else of_factor}
-    settings |= {name: value for name, value in found.items() if name not in tables}
+    settings: dict[str, Any] = {"model": {}, "estimator": {}} | options_of(method, dataset, recipe)
+    kind = "mlp" if method.variant == "-M" else "factor"
     settings |= {"joint": True} if method.variant == "-J" else {}
     if quick:
         settings["model"] |= _present(MODELS[model], QUICK) if method.backbone in NAMES else {"factors": QUICK["dim"]}
