@@ -67,6 +67,9 @@ def reproduce(
     probe(out)
     found = {*catalog.at_hand(data_root), *WORLDS}
     chosen = list(datasets) or [name for name in DATASETS if name in found]
+    if not datasets:
+        missing = ", ".join(name for name in DATASETS if name not in found) or "none"
+        say(f"datasets at hand: {', '.join(chosen)}; not at hand: {missing}")
     splits = {name: None if name in WORLDS else open_split(name, data_root) for name in chosen}
     failed: list[str] = []
     for dataset, split in splits.items():
