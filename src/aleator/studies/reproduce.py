@@ -35,12 +35,13 @@ DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", 
 
 
 def studies(*names: str) -> list[Study]:
-    """The studies of these names; all of them for "all"."""
+    """The studies of these names, of which a part of `beyond` is one too; all of them for "all"."""
+    known = MODULES | {part: (part,) for part in MODULES["beyond"]}
     for name in names:
-        if name not in MODULES and name != "all":
-            raise unknown_name("study", name, [*MODULES, "all"])
-    chosen = list(MODULES) if "all" in names else list(dict.fromkeys(names))
-    return [import_module(f"aleator.studies.{module}").STUDY for name in chosen for module in MODULES[name]]
+        if name not in known and name != "all":
+            raise unknown_name("study", name, [*known, "all"])
+    modules = dict.fromkeys(module for name in (MODULES if "all" in names else names) for module in known[name])
+    return [import_module(f"aleator.studies.{module}").STUDY for module in modules]
 
 
 def reproduce(
