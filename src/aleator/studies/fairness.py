@@ -13,7 +13,8 @@ from aleator.studies.study import Study
 METHODS = ("MF", "MF-BPR", "MF-AUR")
 SIZES = (64, 128, 256, 512, 1024)
 OPTION = "model.dim"
-SOLVER = {"MF": {"model.solver": "adam"}, "MF-AUR": {"model.solver": "adam"}}
+ADAM = {"model.solver": "adam", "model.batch_size": "auto", "model.lr": 2e-3, "model.negatives": "all"}
+SOLVER = {"MF": ADAM, "MF-AUR": ADAM}
 
 
 def cells(bench: Bench) -> list[Method]:

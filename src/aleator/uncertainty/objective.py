@@ -8,6 +8,7 @@ through by K / 2: so beta = 1 / K, and sigma^2 = e^s / K is on the scale of the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +31,8 @@ class Objective:
 
     def pairs(self, residual: Tensor, s: Tensor) -> Tensor:
         """The loss of each pair before its weight; `residual` is r - Y."""
-        precision = torch.exp(-s) if self.floor == 0 else 1 / (torch.exp(s) + self.floor)
+        # with a floor, 1 / (e^s + floor) by a sigmoid: its derivative stays finite where e^s does not
+        precision = torch.exp(-s) if self.floor == 0 else torch.sigmoid(math.log(self.floor) - s) / self.floor
         return residual.square() * precision + self.beta * s + self.gamma * s.square()
 
     def slope(self, residual: Tensor, s: Tensor) -> Tensor:
