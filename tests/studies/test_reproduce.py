@@ -14,11 +14,12 @@ from aleator.studies import record, reporting
 from aleator.studies.bench import Bench, accuracy
 from aleator.studies.blocks import DOWN, UP, Table, figure_of, interval
 from aleator.studies.main import STUDY as MAIN
-from aleator.studies.main import comparison, improvement
+from aleator.studies.main import comparison, improvement, paired, untuned
 from aleator.studies.methods import Method
 from aleator.studies.plots import pareto
 from aleator.studies.published import figure, published
 from aleator.studies.reproduce import MODULES, label, reproduce, studies
+from aleator.studies.strong import GOALS, goals
 from aleator.studies.study import run
 
 KEYS = {"study", "dataset", "recipe", "tail", "empty", "method", "seed", "metrics", "config", "seconds", "peak_memory"}
@@ -153,6 +154,11 @@ def test_an_unknown_study_names_the_nearest() -> None:
         studies("fairnes")
 
 
+def test_a_part_of_beyond_is_a_study_too_and_none_comes_twice() -> None:
+    assert [study.part for study in studies("front", "strong", "front")] == ["front", "strong"]
+    assert len(studies("beyond", "drift")) == len(studies("beyond")) == len(MODULES["beyond"])
+
+
 def test_published_figures_stand_beside_the_same_split_only(results: Path) -> None:
     assert figure("main", "yelp2018", "MF-AUR", "overall", "recall@20") == 0.0689
     assert published("main", "ml-10m") == published("main", "amazon-book-kgat") == {}
@@ -178,6 +184,39 @@ def test_the_paper_s_averaged_improvements_follow_from_its_table_where_they_do()
             assert recomputed(dataset, protocol) == pytest.approx(printed, abs=0.1)
     assert recomputed("adressa", "tail_absolute") == pytest.approx(61.2, abs=0.1)
     assert published("improvement", "adressa")["tail_absolute"] == 55.03
+
+
+def test_the_main_table_has_the_change_by_aur_with_the_highest_p_of_the_seeds() -> None:
+    def row(seed: int, mean: float, p: float | None) -> dict[str, Any]:
+        test = {"protocol": "overall", "metric": "recall@20", "p": p, "mean": mean, "baseline": 0.1}
+        common = {"dataset": "some", "recipe": "ours", "seed": seed}
+        return common | {"method": "MF-AUR", "against": {"tests": [test]}}
+
+    bare = {"dataset": "some", "recipe": "ours", "method": "MF", "seed": 0}
+    (table,) = paired([bare, row(0, 0.12, 1e-5), row(1, 0.13, 0.02)])
+    assert isinstance(table, Table)
+    assert table.rows[0] == ["MF-AUR", "recall@20", "+25.0% (p 0.02)", None, None]
+    assert paired([row(0, 0.12, 0.0)])[0].rows[0][2] == "+20.0% (p < 1e-300)"  # type: ignore[union-attr]
+    assert paired([row(0, 0.12, None)])[0].rows[0][2] is None  # type: ignore[union-attr]
+    assert paired([bare]) == []
+
+
+def test_what_has_nothing_to_tune_is_not_called_untuned() -> None:
+    rows = [{"method": "Popularity", "tuned": {}}, {"method": "MF", "tuned": {"model": {"dim": 8}}}]
+    assert untuned(rows) == ""
+    assert untuned([*rows, {"method": "EASE", "tuned": {}}]).endswith("with default options: EASE.")
+
+
+def test_the_best_system_stands_beside_the_highest_published_figures(results: Path) -> None:
+    (study,) = studies("strong")
+    rows = [row | {"dataset": "yelp2018"} for row in study.rows(results, "tiny")]
+    (table,) = goals(rows)
+    assert isinstance(table, Table)
+    ours = next(r["metrics"] for r in rows if r.get("settings") == {"lam": 0.8})
+    for (protocol, metric), line in zip(GOALS, table.rows, strict=True):
+        assert line[1] == GOALS[protocol, metric]
+        assert line[3] == f"{ours[protocol][metric] / GOALS[protocol, metric] - 1:+.1%}"
+    assert goals([row for row in rows if not row.get("settings")]) == []
 
 
 def test_seeds_become_a_mean_an_interval_and_a_sign_where_all_agree() -> None:
@@ -209,7 +248,10 @@ def test_a_cell_that_fails_is_named_and_the_others_are_measured(
     failed = reproduce(["main"], [str(tiny)], quick=True, out=tmp_path, say=lambda line: None)
     assert [line.split(": ")[0].split()[-1] for line in failed] == ["LGCN", "LGCN-AUR"]
     assert [row["method"] for row in MAIN.rows(tmp_path, "tiny")] == ["MF", "MF-AUR", "VAE", "VAE-AUR"]
-    assert len(MAIN.show(MAIN.rows(tmp_path, "tiny"))) == 3, "no average over three models where there are two"
+    shown = MAIN.show(MAIN.rows(tmp_path, "tiny"))
+    assert all("average change" not in " ".join(b.columns) for b in shown if isinstance(b, Table)), (
+        "three models are needed"
+    )
 
 
 def test_other_data_of_the_same_name_are_measured_anew(tiny: Path, tmp_path: Path) -> None:

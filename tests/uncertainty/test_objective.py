@@ -96,3 +96,12 @@ def test_the_floor_bounds_the_weight_of_a_pair() -> None:
     far = torch.tensor(-50.0, dtype=torch.float64)
     loss = Objective(beta=0.01, gamma=0.0, floor=0.01).pairs(torch.ones((), dtype=torch.float64), far)
     assert float(loss) == pytest.approx(100 - 0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("floor", [1e-3, 0.01])
+def test_with_a_floor_the_derivative_is_finite_and_the_slope_for_any_log_variance(floor: float) -> None:
+    objective, s = Objective(floor=floor), torch.tensor([-200.0, -3.0, 0.0, 60.0, 100.0, 500.0], requires_grad=True)
+    residual = torch.linspace(-1, 1, len(s))
+    objective.pairs(residual, s).sum().backward()
+    assert s.grad is not None
+    torch.testing.assert_close(s.grad, objective.slope(residual, s.detach()))

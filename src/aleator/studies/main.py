@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aleator.studies.bench import Bench, against_bare
-from aleator.studies.blocks import Block, Cell, Row, Table, change, figure_of, interval, seeds_of, signs, values
+from aleator.studies.blocks import Block, Cell, Row, Shown, Table, change, figure_of, interval, seeds_of, signs, values
 from aleator.studies.methods import Method
 from aleator.studies.published import figure, published
 from aleator.studies.study import Study
@@ -16,6 +16,7 @@ BACKBONES = ("MF", "LGCN", "VAE")
 METRICS = ("recall@20", "recall@50", "ndcg@20", "ndcg@50")
 PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
 SHOWN = (("overall", "recall@20"), *((protocol, "recall@50") for protocol in PROTOCOLS))  # where there is little room
+OPTIONLESS = ("Popularity", "Random")
 TESTS = signs("the bare model") + ", Holm-corrected)"
 
 
@@ -53,10 +54,11 @@ def comparison(study: str, rows: Sequence[Row], protocol: str, metrics: Sequence
 
 def untuned(rows: Sequence[Row]) -> str:
     """Says which methods have default options while others were tuned: that is no fair comparison."""
-    plain = list(dict.fromkeys(row["method"] for row in rows if not row.get("tuned", True)))
+    methods = dict.fromkeys(row["method"] for row in rows if row["method"] not in OPTIONLESS)
+    plain = [name for name in methods if not all(row.get("tuned", True) for row in rows if row["method"] == name)]
     if not plain:
         return ""
-    names = "All methods" if len(plain) == len({row["method"] for row in rows}) else ", ".join(plain)
+    names = "All methods" if len(plain) == len(methods) else ", ".join(plain)
     return f" Not tuned on this dataset, with default options: {names}."
 
 
@@ -83,6 +85,32 @@ def improvement(rows: Sequence[Row], protocol: str) -> float | None:
     return float(np.mean(changes))
 
 
+def paired(rows: Sequence[Row]) -> list[Block]:
+    """What AUR changes in each metric, with the highest p-value of the seeds."""
+    lines: list[list[Cell]] = []
+    for method, runs in seeds_of(rows).items():
+        tests = [{(t["protocol"], t["metric"]): t for t in row.get("against", {}).get("tests", [])} for row in runs]
+        for metric in METRICS if any(tests) else ():
+            line: list[Cell] = [method, metric]
+            for protocol in PROTOCOLS:
+                found = [of[protocol, metric] for of in tests if (protocol, metric) in of]
+                ps = [test["p"] for test in found if test["p"] is not None]
+                if not ps or not all(test["baseline"] for test in found):
+                    line.append(None)
+                    continue
+                gain = float(np.mean([test["mean"] / test["baseline"] - 1 for test in found]))
+                p = f"{max(ps):.2g}" if max(ps) else "< 1e-300"
+                line.append(Shown(f"{gain:+.1%} (p {p})", gain))
+            lines.append(line)
+    if not lines:
+        return []
+    caption = (
+        f"{rows[0]['dataset']}, recipe {rows[0]['recipe']}: the change against the bare model, mean over seeds, with the "
+        "highest of their p-values (two-sided paired t-test over users, Holm-corrected over all metrics of a report)."
+    )
+    return [Table(["method", "metric", *(p.replace("_", " ") for p in PROTOCOLS)], lines, caption)]
+
+
 def show(rows: Sequence[Row]) -> list[Block]:
     dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
     printed = published("improvement", dataset)
@@ -92,6 +120,7 @@ def show(rows: Sequence[Row]) -> list[Block]:
         if ours is not None:
             lines.append([protocol.replace("_", " "), f"{ours:+.1f} %", theirs and f"{theirs:+.1f} %"])
     blocks: list[Block] = [comparison("main", rows, protocol, METRICS) for protocol in PROTOCOLS]
+    blocks += paired(rows)
     if lines:
         caption = f"{dataset}, recipe {recipe}: the mean relative change over the three models and four metrics."
         blocks.append(Table(["protocol", "average change by AUR", "as printed in the paper's text"], lines, caption))

@@ -104,29 +104,36 @@ def front(
     """Methods in the plane of two metrics: a family of paths (an AUR over lam, for each alpha), single points for others.
 
     The ends of a path are marked, a filled one where it starts. The dashed line is the Pareto front of everything; `goal`
-    is a point to beat.
+    is a point to beat. The lower panel is the part around the front.
     """
-    figure = Figure(figsize=(WIDTH, 5.6))
-    axes = figure.subplots()
-    for (name, paths), colour, marker in zip(families.items(), cycle(COLOURS), cycle(MARKERS), strict=False):
-        for number, path in enumerate(paths):
-            axes.plot(*zip(*path, strict=True), color=colour, marker=".", ms=3, lw=1.1, alpha=0.8)
-            axes.plot(*path[0], color=colour, marker=marker, ms=7, lw=1.1, label="" if number else name)
-            axes.plot(*path[-1], marker=marker, ms=7, color=colour, mfc="white")
-    for name, point in others.items():
-        axes.plot(*point, marker="x", ms=6, mew=1.6, color=INK, ls="")
-        axes.annotate(name, point, (5, -3), textcoords="offset points", size=8, color=INK)
     best = pareto([*others.values(), *(point for paths in families.values() for path in paths for point in path)])
+    figure = Figure(figsize=(WIDTH, 8.4 if best else 5.6))
+    panels = figure.subplots(2 if best else 1, 1, squeeze=False)[:, 0]
+    for axes in panels:
+        for (name, paths), colour, marker in zip(families.items(), cycle(COLOURS), cycle(MARKERS), strict=False):
+            for number, path in enumerate(paths):
+                axes.plot(*zip(*path, strict=True), color=colour, marker=".", ms=3, lw=1.1, alpha=0.8)
+                axes.plot(*path[0], color=colour, marker=marker, ms=7, lw=1.1, label="" if number else name)
+                axes.plot(*path[-1], marker=marker, ms=7, color=colour, mfc="white")
+        for name, point in others.items():
+            axes.plot(*point, marker="x", ms=6, mew=1.6, color=INK, ls="")
+            axes.annotate(name, point, (5, -3), textcoords="offset points", size=8, color=INK, annotation_clip=True)
+        if best:
+            axes.plot(*zip(*best, strict=True), color=INK, lw=1.4, ls="--", drawstyle="steps-pre", label="front")
+        if goal is not None:
+            axes.plot(*goal, marker="*", ms=14, color=COLOURS[4], mec=INK, ls="", label="goal")
+        axes.set_ylabel(y)
+        axes.margins(x=0.12)
     if best:
-        axes.plot(*zip(*best, strict=True), color=INK, lw=1.4, ls="--", drawstyle="steps-pre", zorder=1, label="front")
+        panels[0].set_title("all", loc="left")
+        panels[1].set_title("around the front", loc="left")
+        for limit, ends in zip((panels[1].set_xlim, panels[1].set_ylim), zip(*best, strict=True), strict=True):
+            room = 0.3 * (max(ends) - min(ends)) or 0.05 * abs(max(ends)) or 1.0
+            limit(min(ends) - room, max(ends) + room)
     else:
-        say_empty(axes)
-    if goal is not None:
-        axes.plot(*goal, marker="*", ms=14, color=COLOURS[4], mec=INK, ls="", label="goal")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.margins(x=0.12)
-    legend(figure, axes)
+        say_empty(panels[0])
+    panels[-1].set_xlabel(x)
+    legend(figure, panels[0])
     return figure
 
 

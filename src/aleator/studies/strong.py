@@ -65,7 +65,7 @@ def goals(rows: Sequence[Row]) -> list[Block]:
         for (p, m), goal in GOALS.items()
     ]
     caption = (
-        f"Recipe {rows[0]['recipe']}: {BEST.key} beside the highest figures published for this split, which were selected "
+        f"Recipe {rows[0]['recipe']}: {BEST.key} beside the highest figures published for this split, selected "
         "on test: XSimGCL's overall, the AUR paper's for the tail (its best tail-relative Recall@50 is 0.1230; the aim "
         "lies above). This lam was found on the test part too."
     )
