@@ -154,3 +154,14 @@ def test_a_failed_write_leaves_the_old_page(page: Page, tmp_path: Path, monkeypa
 def test_the_same_page_is_the_same_bytes(figure: Figure) -> None:
     first, second = (Page("t").figure(figure, "c", "a").html() for _ in range(2))
     assert first == second
+
+
+def test_a_section_links_to_its_headings() -> None:
+    page = Page("Report").section("One").heading("first").heading("second").section("Two").heading("only")
+    outline = Outline(page.html())
+    assert [attrs["aria-label"] for attrs in outline.every("nav")] == ["Sections", "One"], "one heading needs no link"
+    ids = {attrs.get("id") for _, attrs in outline.tags}
+    links = [attrs["href"] for attrs in outline.every("a")]
+    assert links == ["#section-1", "#section-2", "#heading-1", "#heading-2"]
+    assert {str(link)[1:] for link in links} <= ids
+    assert "<!--" not in page.html()

@@ -76,6 +76,14 @@ def test_what_has_a_record_is_not_measured_again(results: Path, tiny: Path) -> N
     assert (said, len(rows_of(results))) == ([], before)
 
 
+def test_some_methods_alone_can_be_measured(tiny: Path, tmp_path: Path) -> None:
+    some = {"quick": True, "out": tmp_path, "say": lambda line: None}
+    reproduce(["main"], [str(tiny)], methods=["MF-AUR"], **some)
+    assert [row["method"] for row in rows_of(tmp_path)] == ["MF-AUR"]
+    with pytest.raises(al.AleatorError, match=r"measures MF-AUX. they measure LGCN, "):
+        reproduce(["main"], [str(tiny)], methods=["MF-AUX"], **some)
+
+
 def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path) -> None:
     split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
     bench = Bench("tiny", split, quick=True)

@@ -24,6 +24,9 @@ def reproduce(
     dataset: Annotated[
         list[str] | None, typer.Option(help="A dataset, as in fit; repeatable. All that are at hand.")
     ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method, such as MF-AUR; repeatable. All of each study.")
+    ] = None,
     recipe: Annotated[
         Recipe | None, typer.Option(help="ours or paper; both where the paper has figures, else ours.")
     ] = None,
@@ -55,6 +58,7 @@ def reproduce(
     failed = run(
         study,
         dataset or (),
+        methods=method or (),
         recipe=recipe,
         seeds=seeds,
         first_seed=first_seed,

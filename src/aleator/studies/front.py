@@ -93,7 +93,8 @@ def show(rows: Sequence[Row]) -> list[Block]:
     picture = Picture(
         plots.front(paths, others, "overall Recall@20", "tail-absolute Recall@50", goal),
         f"{dataset}, recipe {recipe}, seed 0: up and to the right is better. A path is one AUR from lam = 1 (its model, "
-        "filled) to lam = 0 (the uncertainty alone, hollow), one for each alpha; the dashed line is the front of all"
+        "filled) to lam = 0 (the uncertainty alone, hollow), one for each alpha; the dashed line is the front of all, "
+        "closer in the lower panel"
         + (", the star XSimGCL's published Recall@20 with the paper's best tail." if goal else "."),
         "Overall Recall@20 against tail-absolute Recall@50 for every method, lam and alpha",
     )

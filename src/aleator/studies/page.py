@@ -32,18 +32,20 @@ class Page:
         self.title, self.subtitle = title, subtitle
         self._sections: list[str] = []
         self._body: list[str] = []
-        self._tables = self._headings = 0
+        self._tables = 0
+        self._headings: list[tuple[int, str]] = []  # the number of the section, and the heading
 
     def section(self, title: str, text: str = "") -> Page:
-        """Begin a section, which the navigation links to. An empty line in `text` begins a paragraph."""
+        """Begin a section, which the navigation links to; it links to its headings. An empty line begins a paragraph."""
         self._sections.append(title)
-        self._body.append(f'<h2 id="section-{len(self._sections)}">{escape(title)}</h2>\n{_paragraphs(text)}')
+        number = len(self._sections)
+        self._body.append(f'<h2 id="section-{number}">{escape(title)}</h2>\n{_paragraphs(text)}{_place(number)}')
         return self
 
     def heading(self, title: str) -> Page:
         """A heading within a section."""
-        self._headings += 1
-        self._body.append(f'<h3 id="heading-{self._headings}">{escape(title)}</h3>')
+        self._headings.append((len(self._sections), title))
+        self._body.append(f'<h3 id="heading-{len(self._headings)}">{escape(title)}</h3>')
         return self
 
     def note(self, text: str) -> Page:
@@ -101,15 +103,18 @@ class Page:
 
     def html(self) -> str:
         """The whole file as text."""
-        links = "".join(f'<li><a href="#section-{i}">{escape(t)}</a></li>' for i, t in enumerate(self._sections, 1))
-        nav = f'<nav aria-label="Sections"><ul>{links}</ul></nav>' if links else ""
+        nav = _links("Sections", "section", dict(enumerate(self._sections, 1)))
+        body = "\n".join(self._body)
+        for number, title in enumerate(self._sections, 1):
+            own = {place: name for place, (of, name) in enumerate(self._headings, 1) if of == number}
+            body = body.replace(_place(number), _links(title, "heading", own) if len(own) > 1 else "")
         subtitle = f'<p class="subtitle">{_inline(self.subtitle)}</p>' if self.subtitle else ""
         return (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n{_POLICY}\n'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(self.title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
             f"<header><h1>{escape(self.title)}</h1>{subtitle}{nav}</header>\n"
-            f"<main>\n" + "\n".join(self._body) + f"\n</main>\n<script>{_SORT}</script>\n</body>\n</html>\n"
+            f"<main>\n{body}\n</main>\n<script>{_SORT}</script>\n</body>\n</html>\n"
         )
 
     def write(self, path: str | os.PathLike[str]) -> Path:
@@ -123,6 +128,16 @@ class Page:
         finally:
             part.unlink(missing_ok=True)
         return path
+
+
+def _place(section: int) -> str:
+    """Where the links of a section go once its headings are known; escaped text cannot hold it."""
+    return f"<!-- headings of {section} -->"
+
+
+def _links(label: str, kind: str, names: Mapping[int, str]) -> str:
+    items = "".join(f'<li><a href="#{kind}-{number}">{escape(name)}</a></li>' for number, name in names.items())
+    return f'<nav aria-label="{escape(label)}"><ul>{items}</ul></nav>' if items else ""
 
 
 def _inline(text: str) -> str:
@@ -182,25 +197,27 @@ _CSS = """
 @media (prefers-color-scheme: dark) { :root { --back: #16181b; --card: #1f2226; --ink: #e6e6e3; --soft: #a9adb2;
   --line: #3a3f45; --link: #7cc4f5; --note: #37301d; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 54rem; padding: 1.5rem 1rem 4rem; background: var(--back); color: var(--ink);
+body { margin: 0 auto; max-width: 82rem; padding: 1.5rem 1rem 4rem; background: var(--back); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
   overflow-wrap: break-word; }
 h1 { margin: 0; font-size: 1.9rem; line-height: 1.2; }
 h2 { margin: 2.5rem 0 .5rem; font-size: 1.35rem; line-height: 1.3; scroll-margin-top: 1rem; }
-h3 { margin: 2rem 0 .4rem; font-size: 1.1rem; }
+h3 { margin: 2rem 0 .4rem; font-size: 1.1rem; scroll-margin-top: 1rem; }
 p { margin: .6rem 0; max-width: 44rem; }
 .subtitle { color: var(--soft); font-size: 1.05rem; }
 a { color: var(--link); }
 nav { margin-top: 1rem; border-block: 1px solid var(--line); }
 nav ul { display: flex; flex-wrap: wrap; gap: 0 1.4rem; margin: 0; padding: 0; list-style: none; }
 nav a { display: block; padding: .5rem 0; }
+main nav { font-size: .95rem; }
 code { font: .92em ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
-.note { margin: 1rem 0; padding: .3rem 1rem; border-left: 4px solid #e69f00; border-radius: 4px;
+.note { margin: 1rem 0; max-width: 52rem; padding: .3rem 1rem; border-left: 4px solid #e69f00; border-radius: 4px;
   background: var(--note); }
 .note p { max-width: none; }
-.scroll { margin: 1rem 0; overflow-x: auto; border: 1px solid var(--line); border-radius: 6px;
-  background: var(--card); }
-table { width: 100%; border-collapse: collapse; font-size: .95rem; font-variant-numeric: tabular-nums; }
+.scroll { margin: 1rem 0; width: fit-content; max-width: 100%; overflow-x: auto; border: 1px solid var(--line);
+  border-radius: 6px; background: var(--card); }
+table { min-width: min(52rem, calc(100vw - 2.2rem)); border-collapse: collapse; font-size: .95rem;
+  font-variant-numeric: tabular-nums; }
 caption { text-align: left; }
 caption span { position: sticky; left: 0; display: inline-block; max-width: min(52rem, calc(100vw - 2.2rem));
   padding: .6rem .75rem; color: var(--soft); }
@@ -216,7 +233,8 @@ th button::after { content: "\\2195"; margin-left: .3em; color: var(--soft); fon
 th[aria-sort=ascending] button::after { content: "\\2191"; color: inherit; }
 th[aria-sort=descending] button::after { content: "\\2193"; color: inherit; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-figure { margin: 1rem 0; padding: .75rem; border: 1px solid var(--line); border-radius: 6px; background: #fff; }
+figure { margin: 1rem 0; max-width: 52rem; padding: .75rem; border: 1px solid var(--line); border-radius: 6px;
+  background: #fff; }
 figure img { display: block; width: 100%; max-width: 40rem; height: auto; margin: 0 auto; }
 figcaption { max-width: 40rem; margin: .6rem auto 0; color: #444; font-size: .95rem; }
 @media (max-width: 40rem) { figure { padding: .4rem; } th, td { padding-inline: .55rem; }

@@ -48,6 +48,7 @@ def reproduce(
     names: Sequence[str],
     datasets: Sequence[str] = (),
     *,
+    methods: Sequence[str] = (),
     recipe: Recipe | None = None,
     seeds: int = 1,
     first_seed: int = 0,
@@ -60,7 +61,8 @@ def reproduce(
 ) -> list[str]:
     """Measure what is missing in `out`; the cells that failed, with the reason.
 
-    Without datasets all that are at hand; without a recipe both where the paper has figures for the dataset, else ours.
+    Without methods all of each study; without datasets all that are at hand; without a recipe both where the paper has
+    figures for the dataset, else ours.
     """
     wanted = studies(*names)
     require(seeds >= 1, f"seeds is {seeds}", "give at least 1")
@@ -82,9 +84,13 @@ def reproduce(
                 data = split if world is None else as_split(world.interactions)
                 assert data is not None
                 bench = Bench(name, data, used, seed, device, quick, world)
+                measured = sorted({method.name for study in wanted for method in study.cells(bench)})
+                for name in methods:
+                    others = ", ".join(measured)
+                    require(name in measured, f"no study given here measures {name}", f"they measure {others}")
                 for study in wanted:
                     if not seed or study.seeds:
-                        failed += run(study, bench, out, again, say)[1]
+                        failed += run(study, bench, out, again, say, methods)[1]
     return failed
 
 

@@ -61,9 +61,14 @@ def made_of(row: Row) -> str:
 
 
 def run(
-    study: Study, bench: Bench, out: Path, again: bool = False, say: Callable[[str], None] = print
+    study: Study,
+    bench: Bench,
+    out: Path,
+    again: bool = False,
+    say: Callable[[str], None] = print,
+    methods: Sequence[str] = (),
 ) -> tuple[list[Row], list[str]]:
-    """Measure the cells that have no record yet (or all of them), one line of `out` each.
+    """Measure the cells that have no record yet (or all of them), one line of `out` each; of these `methods` if given.
 
     What was measured, and what could not be, with the reason.
     """
@@ -73,7 +78,7 @@ def run(
     done = set() if again else {made_of(row) for row in record.read(file)}
     made: list[Row] = []
     failed: list[str] = []
-    cells = study.cells(bench)
+    cells = [method for method in study.cells(bench) if not methods or method.name in methods]
     for number, method in enumerate(cells, 1):
         row: Row = {"study": study.name, "dataset": bench.dataset, **bench.conventions()}
         row |= {"part": study.part} if study.part else {}
