@@ -85,9 +85,9 @@ def reproduce(
                 assert data is not None
                 bench = Bench(name, data, used, seed, device, quick, world)
                 measured = sorted({method.name for study in wanted for method in study.cells(bench)})
-                for name in methods:
+                for wish in methods:
                     others = ", ".join(measured)
-                    require(name in measured, f"no study given here measures {name}", f"they measure {others}")
+                    require(wish in measured, f"no study given here measures {wish}", f"they measure {others}")
                 for study in wanted:
                     if not seed or study.seeds:
                         failed += run(study, bench, out, again, say, methods)[1]
