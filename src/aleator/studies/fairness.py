@@ -24,6 +24,7 @@ def cells(bench: Bench) -> list[Method]:
 
 
 def show(rows: Sequence[Row]) -> list[Block]:
+    rows = sorted(rows, key=lambda row: METHODS.index(row["method"]))  # they may have been measured in any order
     dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
     picture = Picture(
         curves(rows, OPTION, "embedding size of the model", log=True),

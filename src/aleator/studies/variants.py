@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from aleator.studies.bench import Bench, against_bare
 from aleator.studies.blocks import Block, Row
 from aleator.studies.main import BACKBONES, comparison
-from aleator.studies.methods import Method
+from aleator.studies.methods import VARIANTS, Method
 from aleator.studies.study import Study
+
+METHODS = (*(f"{bare}-AUR{variant}" for bare in BACKBONES for variant in VARIANTS), "UE")
 
 
 def cells(bench: Bench) -> list[Method]:
-    return [*(Method(f"{bare}-AUR{variant}") for bare in BACKBONES for variant in ("", "-M", "-J")), Method("UE")]
+    return [Method(name) for name in METHODS]
 
 
 def show(rows: Sequence[Row]) -> list[Block]:
+    rows = sorted(rows, key=lambda row: METHODS.index(row["method"]))  # they may have been measured in any order
     return [comparison("variants", rows, protocol, ["recall@50"]) for protocol in ("overall", "tail_absolute")]
 
 
