@@ -24,7 +24,6 @@ def cells(bench: Bench) -> list[Method]:
 
 
 def show(rows: Sequence[Row]) -> list[Block]:
-    rows = sorted(rows, key=lambda row: METHODS.index(row["method"]))  # they may have been measured in any order
     dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
     picture = Picture(
         curves(rows, OPTION, "embedding size of the model", log=True),
@@ -43,4 +42,5 @@ STUDY = Study(
     cells=cells,
     measure=against_bare,
     show=show,
+    order=METHODS,
 )

@@ -37,15 +37,17 @@ class Study:
     part: str = ""  # studies of one name share a file, and are told apart by their part
     applies: Callable[[Bench], bool] = lambda bench: bench.world is None
     seeds: bool = True  # whether more than the first seed tells more
+    order: Sequence[str] = ()  # of the methods where they are shown; else as they were first measured
 
     def file(self, out: Path, dataset: str) -> Path:
         """Where its records stand."""
         return out / self.name / f"{dataset}.jsonl"
 
     def rows(self, out: Path, dataset: str) -> list[Row]:
-        """Its records, the latest of each cell, in the order of their first appearance; quick ones where all are."""
+        """Its records, the latest of each cell, in their order; quick ones where all are."""
         found = {key(row): row for row in record.read(self.file(out, dataset))}
         rows = [row for row in found.values() if row.get("part", "") == self.part]
+        rows.sort(key=lambda row: self.order.index(row["method"]) if row["method"] in self.order else len(self.order))
         return [row for row in rows if "quick" not in row] or rows
 
 

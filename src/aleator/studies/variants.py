@@ -18,7 +18,6 @@ def cells(bench: Bench) -> list[Method]:
 
 
 def show(rows: Sequence[Row]) -> list[Block]:
-    rows = sorted(rows, key=lambda row: METHODS.index(row["method"]))  # they may have been measured in any order
     return [comparison("variants", rows, protocol, ["recall@50"]) for protocol in ("overall", "tail_absolute")]
 
 
@@ -29,4 +28,5 @@ STUDY = Study(
     cells=cells,
     measure=against_bare,
     show=show,
+    order=METHODS,
 )
