@@ -48,7 +48,8 @@ def reproduce(
     A run that was interrupted goes on where it stopped.
     """
     if not study:
-        listed = {name: "; ".join(s.title for s in studies(name)) for name in MODULES}
+        listed = {name: studies(name)[0].title for name in (*MODULES, *MODULES["beyond"])}
+        listed["beyond"] = f"{', '.join(MODULES['beyond'])} together"
         if json:
             show_json(listed)
         else:
