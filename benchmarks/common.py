@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 import aleator as al
-from aleator.ranking import blocks
+from aleator.batches import pieces
+from aleator.data.opening import open_split
+from aleator.ranking.top import blocks
 from aleator.recommender import Recommender
-from aleator.settings import open_split
-from aleator.studies import record
-from aleator.training.histories import pieces
+from aleator.studies import records as record
 
 MB = 1 << 20
 PEERS = ("implicit", "rectools", "cornac", "ranx")

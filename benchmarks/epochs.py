@@ -29,8 +29,9 @@ from common import Row, seconds, show
 from published import estimator_epoch, mf_epoch
 
 import aleator as al
-from aleator.training.histories import Histories, resolve_device
-from aleator.training.trainer import Log
+from aleator.batches import Histories
+from aleator.device import resolve_device
+from aleator.training.loop import Log
 
 AGAINST = "the released program's loop"
 

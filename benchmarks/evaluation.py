@@ -27,9 +27,9 @@ from common import Row, arguments, brute_force, describe, one_blas_thread, open_
 from numpy.typing import NDArray
 
 import aleator as al
+from aleator.batches import Histories
 from aleator.evaluation.metrics import ndcg, recall
 from aleator.evaluation.protocols import _hits
-from aleator.training.histories import Histories
 
 K = 20
 AGAIN = 20.0

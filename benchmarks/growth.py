@@ -97,7 +97,7 @@ def plot(points: list[dict[str, Any]], file: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    from aleator.studies.figures import COLOURS, FAINT, LINES, MARKERS, STYLE
+    from aleator.studies.report.figures import COLOURS, FAINT, LINES, MARKERS, STYLE
 
     costs = {"seconds": "seconds", "megabytes": "peak memory\nabove import (MB)"}
     with matplotlib.rc_context(STYLE):

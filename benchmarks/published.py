@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aleator.training.histories import Users
+from aleator.batches import Users
 
 BATCH = 32  # users
 LR = 1e-4

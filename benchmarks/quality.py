@@ -27,8 +27,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import aleator as al
-from aleator.training.histories import Histories, Users
-from aleator.training.trainer import Trainer
+from aleator.batches import Histories, Users
+from aleator.training.loop import Trainer
 from aleator.uncertainty import Objective
 from aleator.uncertainty.base import Expectation
 

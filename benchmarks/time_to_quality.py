@@ -33,8 +33,9 @@ from published import EstimatorLoop, MFLoop
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Histories, Users
+from aleator.device import resolve_device
 from aleator.evaluation.held_out import HeldOut
-from aleator.training.histories import Histories, Users, resolve_device
 
 NEAR = 0.99  # of the best
 MONITORED_USERS = 10_000  # as many as AUR looks at while something trains
@@ -220,7 +221,7 @@ def plot(runs: list[Run], target: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
 
-    from aleator.studies import figures as style
+    from aleator.studies.report import figures as style
 
     jobs = list(dict.fromkeys(each.job for each in runs))
     with matplotlib.rc_context(style.STYLE):

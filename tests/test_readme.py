@@ -31,7 +31,7 @@ def _in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.fixture
 def update(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script that writes the tables."""
-    monkeypatch.syspath_prepend(ROOT / "docs")
+    monkeypatch.syspath_prepend(ROOT / "tools")
     return importlib.import_module("update")
 
 
@@ -60,7 +60,7 @@ def test_the_tables_are_those_of_the_results(update: Any) -> None:
     assert update.main_table() in README
     page = (ROOT / "docs" / "results.md").read_text()
     for place, text in update.places(draw=False).items():
-        assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run docs/update.py: {place} is not up to date"
+        assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
 
 
 def test_the_tables_of_performance_are_those_of_the_results(update: Any) -> None:
@@ -68,7 +68,7 @@ def test_the_tables_of_performance_are_those_of_the_results(update: Any) -> None
     places = update.performance()  # refuses a record that has no place
     assert places.keys() >= {"epochs h200", "time_to_quality h200", "quality h200", "fit cpu", "growth cpu"}
     for place, text in places.items():
-        assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run docs/update.py: {place} is not up to date"
+        assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
 
 
 def test_pictures_and_pages_that_are_linked_exist() -> None:

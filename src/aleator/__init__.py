@@ -1,16 +1,16 @@
 """Aleator: recommendation with aleatoric uncertainty."""
 
 from aleator.aur import AUR
-from aleator.data.catalog import load
+from aleator.aur.loading import load_model
+from aleator.data.catalog import load_dataset
 from aleator.data.formats import read, write
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
-from aleator.data.splits import Split, given
+from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError
 from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
-from aleator.loading import load_model
 from aleator.models import (
     BPR,
     EASE,
@@ -30,7 +30,7 @@ from aleator.models import (
     ZeroSum,
     graft,
 )
-from aleator.tuning import tune
+from aleator.tuning.search import tune
 from aleator.uncertainty import Estimator, FactorEstimator, MLPEstimator
 from aleator.version import __version__
 
@@ -62,9 +62,8 @@ __all__ = [
     "ZeroSum",
     "__version__",
     "evaluate",
-    "given",
     "graft",
-    "load",
+    "load_dataset",
     "load_model",
     "read",
     "simulate",

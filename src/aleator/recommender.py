@@ -12,16 +12,17 @@ import scipy
 import torch
 from torch import Tensor
 
-from aleator.config import Configurable
+from aleator import checkpoint
+from aleator.batches import Histories, Users
+from aleator.data.frames import to_frame
 from aleator.data.interactions import Interactions, check_ids
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
+from aleator.device import resolve_device
 from aleator.errors import AleatorError, require
-from aleator.frames import to_frame
-from aleator.ranking import best, blocks
-from aleator.rerank import Missing, rerank
-from aleator.training import checkpoint
-from aleator.training.histories import Histories, Users, resolve_device
+from aleator.options import Configurable
+from aleator.ranking.rerank import Missing, rerank
+from aleator.ranking.top import best, blocks
 from aleator.version import __version__
 
 _MONITORED_USERS = {"cpu": 4_000, "cuda": 10_000}
@@ -287,7 +288,7 @@ def as_split(data: Split | Interactions) -> Split:
     require(
         isinstance(data, Interactions),
         f"a {type(data).__name__} cannot be fitted on",
-        "give a Split or Interactions, such as al.read or al.load return",
+        "give a Split or Interactions, such as al.read or al.load_dataset returns",
     )
     require(data.n_users > 1, "the data has one user only", "give the interactions of several users")
     nothing = data.take(np.zeros(len(data), bool))

@@ -70,5 +70,5 @@ def model(parts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "aur"
     estimator = al.FactorEstimator(dim=16, max_epochs=4)
     read = {name: al.read(parts / f"{name}.parquet") for name in ("train", "valid", "test")}
-    al.AUR(al.MF(dim=8), estimator=estimator).fit(al.given(read["train"], read["test"], read["valid"])).save(folder)
+    al.AUR(al.MF(dim=8), estimator=estimator).fit(al.Split.of(read["train"], read["test"], read["valid"])).save(folder)
     return folder

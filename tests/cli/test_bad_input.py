@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import aleator as al
-from aleator.training import checkpoint
+from aleator import checkpoint
 from tests.cli.conftest import SMALL, Run
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aleator.studies.reproduce import MODULES
+from aleator.studies.reproduce import BEYOND, NAMES
 from tests.cli.conftest import Run
 
 
@@ -26,7 +26,7 @@ def parts(tmp_path: Path) -> Path:
 
 
 def test_without_a_name_each_study_is_listed(run: Run) -> None:
-    assert json.loads(run("reproduce", "--json").out).keys() == {*MODULES, *MODULES["beyond"]}
+    assert json.loads(run("reproduce", "--json").out).keys() == {*NAMES, *BEYOND}
     assert "Variants of AUR" in run("reproduce").out
 
 

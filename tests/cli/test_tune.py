@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import aleator as al
-from aleator import tuning
+from aleator.tuning import search as tuning
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import refused
 

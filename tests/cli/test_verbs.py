@@ -19,7 +19,7 @@ def test_fit_evaluate_recommend_from_files(run: Run, parts: Path, tmp_path: Path
     assert set(found) >= {"overall", "tail_absolute", "tail_relative"}
     assert 0 < found["overall"]["recall@20"] <= 1
     read = {name: al.read(parts / f"{name}.parquet") for name in ("train", "valid", "test")}
-    split = al.given(read["train"], read["test"], read["valid"])
+    split = al.Split.of(read["train"], read["test"], read["valid"])
     want = al.evaluate(al.AUR.load(tmp_path / "m"), split).to_dict()
     for protocol in ("overall", "tail_absolute", "tail_relative"):
         assert found[protocol] == pytest.approx(want[protocol])

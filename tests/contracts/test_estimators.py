@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import aleator as al
+from aleator.batches import Histories, Users
 from aleator.data.simulate import World
-from aleator.training.histories import Histories, Users
 from aleator.uncertainty import ESTIMATORS, Estimator, Objective
 
 SMALL: dict[str, list[dict[str, Any]]] = {

@@ -138,7 +138,7 @@ def test_the_cuts_of_the_papers_program() -> None:
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(AleatorError, match="unknown dataset 'yelp'; did you mean 'yelp2018'"):
-        catalog.load("yelp")
+        catalog.load_dataset("yelp")
 
 
 # The real archives
@@ -146,7 +146,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_archives_give_the_published_counts(name: str) -> None:
-    split = catalog.load(name, archived(name), download=False)
+    split = catalog.load_dataset(name, archived(name), download=False)
     entry = catalog.dataset(name)
     assert COUNTS[name] == (entry.users, entry.items, entry.train, entry.valid, entry.test)
     assert COUNTS[name] == (
@@ -163,14 +163,14 @@ def test_archives_give_the_published_counts(name: str) -> None:
 
 
 def test_the_tail_of_yelp2018() -> None:
-    popularity = catalog.load("yelp2018", archived("yelp2018"), download=False).everything.popularity
+    popularity = catalog.load_dataset("yelp2018", archived("yelp2018"), download=False).everything.popularity
     assert Tail.mass(0.5).cut(popularity) == 55
     assert round(100 * Tail.mass(0.5).mask(popularity).mean(), 2) == 86.29
     assert round(100 * Tail.count(56).mask(popularity).mean(), 2) == 86.61
 
 
 def test_coat_leaves_out_test_pairs_that_stand_in_train() -> None:
-    split = catalog.load("coat", archived("coat"), download=False)
+    split = catalog.load_dataset("coat", archived("coat"), download=False)
     assert len(split.test) == 4_640 - 366
     assert not set(pairs(split, "train")) & set(pairs(split, "test"))
 
@@ -188,7 +188,7 @@ def test_the_published_yelp2018_files_pass_their_checksums_and_equal_the_archive
             lines = [" ".join(map(str, [u, *items.tolist()])) for u, items in zip(user[starts], groups, strict=True)]
             (tmp_path / "published" / f"{part}.txt").write_bytes(("\n".join(lines) + "\n").encode())
     point_to(publisher.server_port, monkeypatch, "yelp2018")
-    assert_same(catalog.load("yelp2018"), catalog.load("yelp2018", folder))
+    assert_same(catalog.load_dataset("yelp2018"), catalog.load_dataset("yelp2018", folder))
 
 
 # Where it looks
@@ -196,7 +196,7 @@ def test_the_published_yelp2018_files_pass_their_checksums_and_equal_the_archive
 
 def test_raw_lightgcn_files_in_a_folder(tmp_path: Path) -> None:
     put_lightgcn(tmp_path / "data" / "gowalla")
-    split = catalog.load("gowalla", tmp_path / "data", download=False)
+    split = catalog.load_dataset("gowalla", tmp_path / "data", download=False)
     assert pairs(split, "train") == [(0, 3), (0, 1), (1, 2), (1, 0)]  # a user's items stay in file order
     assert pairs(split, "test") == [(0, 2)]
     assert split.train.in_time_order
@@ -211,36 +211,36 @@ def test_the_given_folder_comes_before_the_variable_and_that_before_the_cache(
     put_lightgcn(tmp_path / "given" / "gowalla", train="0 10\n")
     put_lightgcn(tmp_path / "named" / "gowalla", train="0 20\n")
     put_lightgcn(away_from_home / "gowalla", train="0 30\n")
-    assert pairs(catalog.load("gowalla", download=False), "train") == [(0, 30)]
+    assert pairs(catalog.load_dataset("gowalla", download=False), "train") == [(0, 30)]
     monkeypatch.setenv("ALEATOR_DATA", str(tmp_path / "named"))
-    assert pairs(catalog.load("gowalla", download=False), "train") == [(0, 20)]
-    assert pairs(catalog.load("gowalla", tmp_path / "given", download=False), "train") == [(0, 10)]
+    assert pairs(catalog.load_dataset("gowalla", download=False), "train") == [(0, 20)]
+    assert pairs(catalog.load_dataset("gowalla", tmp_path / "given", download=False), "train") == [(0, 10)]
     (tmp_path / "given" / "gowalla" / "test.txt").unlink()  # half a dataset is none
-    assert pairs(catalog.load("gowalla", tmp_path / "given", download=False), "train") == [(0, 20)]
+    assert pairs(catalog.load_dataset("gowalla", tmp_path / "given", download=False), "train") == [(0, 20)]
 
 
 def test_an_archive_comes_before_raw_files(tmp_path: Path) -> None:
     put_lightgcn(tmp_path / "gowalla")
     columns = {"train_user": [7], "train_item": [8], "test_user": [7], "test_item": [9]}
     np.savez(tmp_path / "gowalla.npz", **{name: np.array(v, np.int32) for name, v in columns.items()})
-    assert pairs(catalog.load("gowalla", tmp_path), "train") == [(7, 8)]
+    assert pairs(catalog.load_dataset("gowalla", tmp_path), "train") == [(7, 8)]
 
 
 def test_polars_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)  # importing it now fails
     put_lightgcn(tmp_path / "gowalla")
-    assert len(catalog.load("gowalla", tmp_path).train) == 4
+    assert len(catalog.load_dataset("gowalla", tmp_path).train) == 4
     columns = {"train_user": [7], "train_item": [8], "test_user": [7], "test_item": [9]}
     np.savez(tmp_path / "adressa.npz", **columns)
-    assert len(catalog.load("adressa", tmp_path).train) == 1
+    assert len(catalog.load_dataset("adressa", tmp_path).train) == 1
 
 
 def test_what_is_missing_is_said_with_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=r"gowalla is not in .*; put gowalla\.npz or") as caught:
-        catalog.load("gowalla", tmp_path, download=False)
+        catalog.load_dataset("gowalla", tmp_path, download=False)
     assert f"'{tmp_path}'" in caught.value.problem
     with pytest.raises(AleatorError, match="there is no folder"):
-        catalog.load("gowalla", tmp_path / "nowhere")
+        catalog.load_dataset("gowalla", tmp_path / "nowhere")
 
 
 def test_broken_files_are_no_traceback(tmp_path: Path) -> None:
@@ -248,11 +248,11 @@ def test_broken_files_are_no_traceback(tmp_path: Path) -> None:
     for name in ("train.ascii", "test.ascii"):
         (tmp_path / "coat" / name).write_text("1 0\n<html>\n")
     with pytest.raises(AleatorError, match="cannot be read"):
-        catalog.load("coat", tmp_path)
+        catalog.load_dataset("coat", tmp_path)
     (tmp_path / "ml-1m").mkdir()
     (tmp_path / "ml-1m" / "ml-1m.zip").write_text("<html>")
     with pytest.raises(AleatorError, match="not a zip file"):
-        catalog.load("ml-1m", tmp_path)
+        catalog.load_dataset("ml-1m", tmp_path)
 
 
 # Raw files of other publishers
@@ -265,7 +265,7 @@ def test_movielens_1m_holds_out_ten_latest_ratings(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "ml-1m" / "ml-1m.zip", "w") as packed:
         packed.writestr("ml-1m/ratings.dat", "\n".join(rows).encode())
         packed.writestr("ml-1m/movies.dat", "100::Café::Drama\n111::Other::Drama\n".encode("latin-1"))
-    split = catalog.load("ml-1m", tmp_path)
+    split = catalog.load_dataset("ml-1m", tmp_path)
     assert pairs(split, "train") == [(1, 110), (1, 111), (2, 100)]
     assert len(split.test) == 20
     assert split.train.time.tolist() == [990, 989, 500]
@@ -277,7 +277,7 @@ def test_coat_is_read_from_its_matrices(tmp_path: Path) -> None:
     (tmp_path / "coat").mkdir()
     (tmp_path / "coat" / "train.ascii").write_text("0 5 1\n2 0 0\n")
     (tmp_path / "coat" / "test.ascii").write_text("3 0 0\n0 0 4\n")
-    split = catalog.load("coat", tmp_path)
+    split = catalog.load_dataset("coat", tmp_path)
     assert pairs(split, "train") == [(0, 1), (0, 2), (1, 0)]
     assert split.train.rating.tolist() == [5, 1, 2]
     assert pairs(split, "test") == [(0, 0), (1, 2)]
@@ -289,7 +289,7 @@ def test_dice_matrices_put_both_training_parts_together(tmp_path: Path) -> None:
     for name, (row, column) in cells.items():
         matrix = sp.coo_matrix(([1.0], ([row], [column])), shape=(2, 2))
         sp.save_npz(tmp_path / "ml-10m" / f"{name}_coo_record.npz", matrix)
-    split = catalog.load("ml-10m", tmp_path)
+    split = catalog.load_dataset("ml-10m", tmp_path)
     assert [pairs(split, part) for part in ("train", "valid", "test")] == [[(0, 0), (0, 1)], [(1, 1)], [(1, 0)]]
 
 
@@ -311,7 +311,7 @@ def official_files(folder: Path) -> dict[str, bytes]:
 
 
 def test_movielens_100k_has_its_own_ids_and_titles() -> None:
-    split = catalog.load("ml-100k", archived("ml-100k"), download=False)
+    split = catalog.load_dataset("ml-100k", archived("ml-100k"), download=False)
     assert np.array_equal(split.train.users.ids, np.arange(1, 944))
     assert split.train.titles[split.train.items.encode([50])[0]] == "Star Wars (1977)"  # item 50 of u.item
     assert (np.bincount(split.test.user) == 10).all()
@@ -327,7 +327,7 @@ def test_movielens_100k_from_the_publishers_zip_equals_the_archive(
     point_to(publisher.server_port, monkeypatch, "ml-100k", checked=False)
     (tmp_path / "no wheels").mkdir()
     pip_from(tmp_path / "no wheels", monkeypatch)  # so the publisher must be asked
-    assert_same(catalog.load("ml-100k"), catalog.load("ml-100k", folder))
+    assert_same(catalog.load_dataset("ml-100k"), catalog.load_dataset("ml-100k", folder))
     assert publisher.asked == ["/ml-100k.zip"]
     assert [path.name for path in (away_from_home / "ml-100k").iterdir()] == ["ml-100k.zip"]
 
@@ -339,12 +339,12 @@ def test_movielens_100k_from_a_wheel_takes_the_first_ten_rows_of_each_user(
     wheel(tmp_path / "wheels", "\n".join(rows), "3\tFour Rooms\t1995\tThriller\n5\tunkonwn\tunkonwn\t\n")
     pip_from(tmp_path / "wheels", monkeypatch)
     forget_checksums(monkeypatch)
-    split = catalog.load("ml-100k")
+    split = catalog.load_dataset("ml-100k")
     assert pairs(split, "train") == [(1, 1), (1, 2), (2, 1), (2, 2)]
     assert split.train.titles.tolist()[2:5] == ["Four Rooms (1995)", "4", "unknown"]
     assert sorted(path.name for path in (away_from_home / "ml-100k").iterdir()) == ["ml-100k.inter", "ml-100k.item"]
     pip_from(tmp_path, monkeypatch)  # no wheel there: the cache must do
-    assert_same(catalog.load("ml-100k"), split)
+    assert_same(catalog.load_dataset("ml-100k"), split)
 
 
 def test_a_wheel_with_other_content_is_refused(
@@ -354,7 +354,7 @@ def test_a_wheel_with_other_content_is_refused(
     pip_from(tmp_path / "wheels", monkeypatch)
     point_to(publisher.server_port, monkeypatch, "ml-100k")  # which has nothing
     with pytest.raises(AleatorError, match=r"ml-100k.inter in the wheel is not the file .* answers 404") as caught:
-        catalog.load("ml-100k")
+        catalog.load_dataset("ml-100k")
     assert "\n" not in str(caught.value)
     assert list((away_from_home / "ml-100k").iterdir()) == []
 
@@ -369,7 +369,7 @@ def test_movielens_100k_from_recboles_wheel_equals_the_archive() -> None:
         if "pip can" not in error.problem:  # what came is wrong: that is no matter of the network
             raise
         pytest.skip(f"needs a package index: {error.problem}")
-    assert_same(catalog.load("ml-100k", download=False), catalog.load("ml-100k", folder))
+    assert_same(catalog.load_dataset("ml-100k", download=False), catalog.load_dataset("ml-100k", folder))
 
 
 # Downloads
@@ -419,14 +419,14 @@ def test_what_is_nowhere_is_downloaded_once(
     (tmp_path / "published" / "test.txt").write_text("0 2\n")
     (tmp_path / "empty").mkdir()
     point_to(publisher.server_port, monkeypatch, "adressa")
-    first = catalog.load("adressa", tmp_path / "empty")
+    first = catalog.load_dataset("adressa", tmp_path / "empty")
     assert publisher.asked == ["/train.txt", "/test.txt"]
     assert sorted(path.name for path in (away_from_home / "adressa").iterdir()) == ["test.txt", "train.txt"]
     assert list((tmp_path / "empty").iterdir()) == []
-    assert_same(catalog.load("adressa", tmp_path / "empty"), first)
+    assert_same(catalog.load_dataset("adressa", tmp_path / "empty"), first)
     assert len(publisher.asked) == 2
     (away_from_home / "adressa" / "test.txt").unlink()
-    assert_same(catalog.load("adressa"), first)
+    assert_same(catalog.load_dataset("adressa"), first)
     assert publisher.asked[2:] == ["/test.txt"]  # only what is missing
 
 
@@ -437,7 +437,7 @@ def test_a_download_of_other_content_is_refused(
     (tmp_path / "published" / "test.txt").write_text("0 2\n")
     point_to(publisher.server_port, monkeypatch, "gowalla")
     with pytest.raises(AleatorError, match="not the file that was expected"):
-        catalog.load("gowalla")
+        catalog.load_dataset("gowalla")
     assert list((away_from_home / "gowalla").iterdir()) == []
 
 
@@ -448,11 +448,11 @@ def test_a_folder_without_the_dataset_and_no_network(tmp_path: Path, monkeypatch
         taken.bind(("127.0.0.1", 0))
         point_to(taken.getsockname()[1], monkeypatch, "gowalla")
         with pytest.raises(AleatorError, match=problem) as caught:
-            catalog.load("gowalla", tmp_path)
+            catalog.load_dataset("gowalla", tmp_path)
     assert f"'{tmp_path}'" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_what_has_no_direct_download_says_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=r"no direct download.*put ml10m.npz or the files of https://"):
-        catalog.load("ml-10m", tmp_path)
+        catalog.load_dataset("ml-10m", tmp_path)

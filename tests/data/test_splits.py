@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from aleator.data.formats import read, write
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
-from aleator.data.splits import given as given_parts
 from aleator.errors import AleatorError
 
 BYS: list[Any] = ["random", "user_time", "global_time", "last"]
@@ -260,7 +259,7 @@ def test_the_latest_are_carved_where_the_order_is_known(known: str) -> None:
     timed = world()
     assert timed.time is not None
     ordered = replace(timed.take(np.argsort(timed.time)), time=None, in_time_order=True)
-    made = given_parts(timed if known == "time" else ordered, Interactions.of([0], [99]))
+    made = Split.of(timed if known == "time" else ordered, Interactions.of([0], [99]))
     assert made.valid_by == "user_time"
     carved = made.carve(0.2)
     when = {pair: t for t, pair in enumerate(zip(ordered.user.tolist(), ordered.item.tolist(), strict=True))}
@@ -272,7 +271,7 @@ def test_the_latest_are_carved_where_the_order_is_known(known: str) -> None:
 
 def test_at_random_is_carved_where_no_order_is_known() -> None:
     data = replace(world(), time=None)
-    made = given_parts(data, Interactions.of([0], [99]))
+    made = Split.of(data, Interactions.of([0], [99]))
     assert made.valid_by == "random"
     assert len(made.carve(0.2).valid) == pytest.approx(0.2 * len(data), rel=0.1)
 
@@ -341,7 +340,7 @@ def test_given_parts_get_one_vocabulary_and_keep_their_ids() -> None:
     train = Interactions.of(["b", "c"], [10, 20], weight=[2, 3])
     valid = Interactions.of(["a"], [5])
     test = Interactions.of(["z", "b"], [30, 5])
-    made = given_parts(train, test, valid, name="mine")
+    made = Split.of(train, test, valid, name="mine")
     assert parts(made) == ({("b", 10), ("c", 20)}, {("a", 5)}, {("z", 30), ("b", 5)})
     for part in (made.train, made.valid, made.test):
         assert part.users.ids.tolist() == ["a", "b", "c", "z"]
@@ -357,9 +356,9 @@ def test_given_pairs_stand_in_the_first_part_that_has_them(a: Any, b: Any, c: An
     train, valid, test = of_rows(a), of_rows(b), of_rows(c)
     if not pairs(test) - pairs(train) - pairs(valid):
         with pytest.raises(AleatorError, match="the split leaves no test pair"):
-            given_parts(train, test, valid)
+            Split.of(train, test, valid)
         return
-    made = given_parts(train, test, valid)
+    made = Split.of(train, test, valid)
     assert parts(made) == (pairs(train), pairs(valid) - pairs(train), pairs(test) - pairs(train) - pairs(valid))
     for name, part, before in (("valid", made.valid, valid), ("test", made.test, test)):
         left_out = len(before) - len(part)
@@ -371,18 +370,18 @@ def test_given_pairs_stand_in_the_first_part_that_has_them(a: Any, b: Any, c: An
 def test_a_test_part_that_is_a_copy_of_train_is_refused() -> None:
     data = Interactions.of([1, 2], [1, 2])
     with pytest.raises(AleatorError, match="the split leaves no test pair"):
-        given_parts(data, data)
+        Split.of(data, data)
 
 
 def test_ids_of_different_widths_are_the_same_ids() -> None:
     train = Interactions.of(np.array([1, 2], np.int64), np.array([1, 2], np.int8))
     test = Interactions.of(np.array([2, 2**63 + 1], np.uint64), np.array([1, 200], np.uint8))
-    made = given_parts(train, test)
+    made = Split.of(train, test)
     assert pairs(made.train) == {(1, 1), (2, 2)}
     assert pairs(made.test) == {(2, 1), (2**63 + 1, 200)}
     below = Interactions.of(np.array([-1], np.int64), [1])
     with pytest.raises(AleatorError, match="user ids take more than 64 bits"):
-        given_parts(below, test)
+        Split.of(below, test)
 
 
 @pytest.mark.parametrize("place", ["test", "valid"])
@@ -391,12 +390,12 @@ def test_parts_of_frames_with_ids_of_different_types_are_refused(place: str) -> 
     train, other = Interactions.of([1, 2], [1, 2], **typed), Interactions.of(["1", "2"], [3, 4], **typed)
     test = other if place == "test" else Interactions.of([1, 2], [3, 4], **typed)
     with pytest.raises(AleatorError, match="user ids are integers in one part and texts in another"):
-        given_parts(train, test, other if place == "valid" else None)
+        Split.of(train, test, other if place == "valid" else None)
 
 
 def test_floats_and_integers_are_different_types() -> None:
     with pytest.raises(AleatorError, match="item ids are floats in one part and integers in another"):
-        given_parts(Interactions.of([1], [1.5]), Interactions.of([1], [2]))
+        Split.of(Interactions.of([1], [1.5]), Interactions.of([1], [2]))
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "inter", "parquet", "npz"])
@@ -407,7 +406,7 @@ def test_a_split_that_was_written_is_the_same_when_read(ending: str, tmp_path: P
         held = np.isin(np.arange(6), test_rows)
         for name, rows in (("train", ~held), ("test", held)):
             write(data.take(rows), tmp_path / f"{name}.{ending}")
-        made = given_parts(read(tmp_path / f"train.{ending}"), read(tmp_path / f"test.{ending}"))
+        made = Split.of(read(tmp_path / f"train.{ending}"), read(tmp_path / f"test.{ending}"))
         assert pairs(made.train) == pairs(data.take(~held))
         assert pairs(made.test) == pairs(data.take(held))
 
@@ -415,7 +414,7 @@ def test_a_split_that_was_written_is_the_same_when_read(ending: str, tmp_path: P
 def test_a_real_title_wins_over_an_id_that_stands_in_for_one() -> None:
     train = Interactions.of([1, 1], [1, 2]).with_titles({1: "one", 2: "two"})
     test = Interactions.of([2, 2], [2, 3]).with_titles({3: "three"})
-    made = given_parts(train, test)
+    made = Split.of(train, test)
     for part in (made.train, made.valid, made.test):
         assert part.titles is not None
         assert part.titles.tolist() == ["one", "two", "three"]

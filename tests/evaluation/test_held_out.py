@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from aleator import ranking
+from aleator.batches import Users
 from aleator.data.interactions import Interactions, Vocabulary
 from aleator.evaluation.held_out import HeldOut
-from aleator.training.histories import Users
+from aleator.ranking import top as ranking
 
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS = 20, 15

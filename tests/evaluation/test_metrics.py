@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aleator.evaluation.metrics import METRICS, gini
-from aleator.ranking import top_k
+from aleator.ranking.top import top_k
 
 RANX = ("recall", "ndcg", "precision", "hit_rate", "mrr", "map")  # they name them as we do
 

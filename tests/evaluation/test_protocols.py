@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions, Vocabulary
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.evaluation.protocols import PROTOCOLS, evaluate
 from aleator.evaluation.report import Report
-from aleator.training.histories import Histories, Users
 
 Matrix = np.ndarray[Any, Any]
 CPU = torch.device("cpu")

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
-from aleator.training.histories import Users
 from aleator.training.negatives import unobserved
 
 N_USERS, N_ITEMS = 6, 9

@@ -13,10 +13,10 @@ from hypothesis.extra.numpy import arrays
 from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
+from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
 from aleator.models import calibration
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
-from aleator.training.histories import Histories, Users
 
 CPU = torch.device("cpu")
 MU = 0.3

@@ -9,7 +9,6 @@ import torch
 import aleator as al
 from aleator.data.interactions import Interactions
 from aleator.models import ease
-from aleator.training import memory
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_where_float32_is_not_enough_float64_is_used(monkeypatch: pytest.MonkeyP
     data = Interactions.of(user, np.repeat([0, 1, 2], [300, 300, 100]))
     model = al.EASE(l2=1e-6, calibrate="none").fit(data)
     assert model.score({"a": [0]}, [1]).item() == pytest.approx(1, abs=1e-3)
-    monkeypatch.setattr(memory, "free", lambda device: 3 * 4 * 9)
+    monkeypatch.setattr(ease, "free_memory", lambda device: 3 * 4 * 9)
     with pytest.raises(al.AleatorError, match="raise l2"):
         model.fit(data)
 
@@ -60,7 +59,7 @@ def test_where_float32_is_not_enough_float64_is_used(monkeypatch: pytest.MonkeyP
 def test_a_catalogue_that_does_not_fit_is_refused_with_how_much_it_needs(
     small: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free", lambda device: 100)
+    monkeypatch.setattr(ease, "free_memory", lambda device: 100)
     with pytest.raises(al.AleatorError, match=r"EASE inverts .* GiB.*graph_filter or itemknn"):
         al.EASE().fit(small)
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import aleator as al
+from aleator.batches import Histories
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
 from aleator.models import expomf
 from aleator.models.expomf import EM, descend
-from aleator.training.histories import Histories
 
 
 @pytest.fixture(scope="module")

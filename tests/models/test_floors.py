@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import aleator as al
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
 from aleator.models.random_scores import scrambled
-from aleator.training.histories import Users
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Histories
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
-from aleator.training.histories import Histories
-from aleator.training.kernels import leave_one_out
+from aleator.kernels.least_squares import leave_one_out
 
 
 @pytest.fixture

@@ -14,12 +14,11 @@ import pytest
 import torch
 
 import aleator as al
+from aleator.batches import Histories
 from aleator.data.interactions import Interactions
 from aleator.models import item_item
 from aleator.models.item_item import ItemItemModel, gram_block, gram_rows
 from aleator.models.similarities import Dense, Sparse
-from aleator.training import memory
-from aleator.training.histories import Histories
 
 MODELS = [al.EASE(l2=20.0), al.GraphFilter(), al.ItemKNN(neighbours=12)]
 every_model = pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
@@ -35,7 +34,7 @@ def data() -> Interactions:
 
 
 def with_free(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    monkeypatch.setattr(memory, "free", lambda device: n)
+    monkeypatch.setattr(item_item, "free_memory", lambda device: n)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Users
 from aleator.data.simulate import simulate
 from aleator.training.graph import Graph
-from aleator.training.histories import Users
 
 from .literal import same_gradients
 from .literal_triples import N_ITEMS, N_USERS, norms, random_tables, tiny_world, triples

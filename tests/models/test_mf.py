@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
-from aleator.training.histories import Users
 
 
 @pytest.fixture(scope="module")

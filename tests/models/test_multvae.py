@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Histories, Users
 from aleator.models.multvae import MultVAE
-from aleator.training.histories import Histories, Users
 
 from .literal import history_of, same_gradients, squared_error, tiny_world
 

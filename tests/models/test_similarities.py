@@ -10,9 +10,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users
 from aleator.models import similarities
 from aleator.models.similarities import Dense, Sparse, dense_of, sparse_of, strongest
-from aleator.training.histories import Histories, Users
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Histories, Users
 from aleator.models.squares import squares
-from aleator.training.histories import Histories, Users
 
 from .literal import same_gradients, squared_error, tiny_world
 

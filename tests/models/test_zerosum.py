@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.models.zerosum import another_of_the_user, cost
-from aleator.training.histories import Users
 from aleator.training.negatives import unobserved
 
 from .literal import same_gradients

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 
 import aleator as al
-from aleator.studies import record, reporting
-from aleator.studies.bench import Bench, accuracy
-from aleator.studies.blocks import DOWN, UP, Table, figure_of, interval
-from aleator.studies.main import STUDY as MAIN
-from aleator.studies.main import comparison, improvement, paired, untuned
+from aleator.studies import records as record
+from aleator.studies.beyond.strong import GOALS, goals
 from aleator.studies.methods import Method
-from aleator.studies.plots import pareto
+from aleator.studies.paper.main import STUDY as MAIN
+from aleator.studies.paper.main import comparison, improvement, paired, untuned
 from aleator.studies.published import figure, published
-from aleator.studies.reproduce import MODULES, label, reproduce, studies
-from aleator.studies.strong import GOALS, goals
+from aleator.studies.report import report as reporting
+from aleator.studies.report.plots import pareto
+from aleator.studies.report.tables import DOWN, UP, Table, figure_of, interval
+from aleator.studies.reproduce import BEYOND, NAMES, label, reproduce, studies
 from aleator.studies.study import run
+from aleator.studies.workbench import Bench, accuracy
 
 KEYS = {"study", "dataset", "recipe", "tail", "empty", "method", "seed", "metrics", "config", "seconds", "peak_memory"}
 KEYS |= {"machine", "versions", "command"}
@@ -54,7 +55,7 @@ def rows_of(results: Path) -> list[dict[str, Any]]:
 
 def test_every_study_leaves_a_whole_record_of_each_cell(results: Path) -> None:
     rows = rows_of(results)
-    assert {row["study"] for row in rows} == set(MODULES)
+    assert {row["study"] for row in rows} == set(NAMES)
     assert {row["part"] for row in rows if row["study"] == "beyond"} == {
         "strong",
         "corrections",
@@ -86,7 +87,7 @@ def test_some_methods_alone_can_be_measured(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path) -> None:
-    split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
+    split = al.Split.of(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
     bench = Bench("tiny", split, quick=True)
     file = MAIN.file(tmp_path, "tiny")
     made, failed = run(MAIN, bench, tmp_path, say=lambda line: None)
@@ -105,7 +106,7 @@ def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path)
 
 
 def test_the_figures_are_those_of_an_evaluation(results: Path, tiny: Path) -> None:
-    split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
+    split = al.Split.of(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
     bench = Bench("tiny", split, quick=True)
     row = accuracy(bench, Method("MF-AUR"), Method("MF"))
     (kept,) = [r for r in MAIN.rows(results, "tiny") if r["method"] == "MF-AUR"]
@@ -116,7 +117,7 @@ def test_the_figures_are_those_of_an_evaluation(results: Path, tiny: Path) -> No
 
 
 def test_quick_records_do_not_stand_in_for_others(tiny: Path, tmp_path: Path) -> None:
-    split = al.data.splits.given(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
+    split = al.Split.of(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
     (alpha,) = studies("alpha")
     quick, _ = run(alpha, Bench("tiny", split, quick=True), tmp_path, say=lambda line: None)
     assert [row["seed"] for row in alpha.rows(tmp_path, "tiny")] == [0] * len(quick)
@@ -165,7 +166,7 @@ def test_an_unknown_study_names_the_nearest() -> None:
 
 def test_a_part_of_beyond_is_a_study_too_and_none_comes_twice() -> None:
     assert [study.part for study in studies("front", "strong", "front")] == ["front", "strong"]
-    assert len(studies("beyond", "drift")) == len(studies("beyond")) == len(MODULES["beyond"])
+    assert len(studies("beyond", "drift")) == len(studies("beyond")) == len(BEYOND)
 
 
 def test_published_figures_stand_beside_the_same_split_only(results: Path) -> None:

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories
 from aleator.training.graph import Graph
-from aleator.training.histories import Histories
 
 CPU = torch.device("cpu")
 TAKEN = np.array(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
-from aleator.training.histories import Histories, Users
-from aleator.training.kernels import pair_products
+from aleator.kernels.ragged import pair_products
 from aleator.training.negatives import unobserved, whole_below
 
 LISTS = [[0, 1, 4], [6], [0, 1, 2, 3, 4, 5, 6], [2, 3, 5, 6], []]

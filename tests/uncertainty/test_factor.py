@@ -11,12 +11,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users
 from aleator.errors import AleatorError
-from aleator.training.histories import Histories, Users
 from aleator.training.row_adam import RowAdam
-from aleator.uncertainty import FactorEstimator, Objective, factor_step, fused
+from aleator.uncertainty import FactorEstimator, Objective, fused
+from aleator.uncertainty import step as factor_step
 from aleator.uncertainty.factor import ACTIVATIONS
-from aleator.uncertainty.factor_step import Tables, history
+from aleator.uncertainty.step import Tables, history
 
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS, DIM = 6, 9, 4

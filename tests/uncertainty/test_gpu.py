@@ -10,10 +10,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from aleator.training.histories import Histories, Users
-from aleator.training.kernels import least_squares
+from aleator.batches import Histories, Users
+from aleator.kernels.least_squares import least_squares
 from aleator.uncertainty import FactorEstimator, Objective, fused
-from aleator.uncertainty.factor_step import Tables
+from aleator.uncertainty.step import Tables
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

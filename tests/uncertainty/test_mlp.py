@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users
 from aleator.data.simulate import World
-from aleator.training.histories import Histories, Users
 from aleator.uncertainty import MLPEstimator, Objective
 from aleator.uncertainty.pair_loss import PairLoss
 

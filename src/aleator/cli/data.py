@@ -11,10 +11,10 @@ from aleator.cli.options import DATA_ROOT, DATASET, JSON, MIN_RATING, TAIL, show
 from aleator.data import catalog
 from aleator.data.formats import write
 from aleator.data.interactions import Interactions
+from aleator.data.opening import open_dataset, open_file
 from aleator.data.splits import By, Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require
-from aleator.settings import open_dataset, open_file
 
 app = typer.Typer(help="Look at, split and convert interactions.", no_args_is_help=True)
 K_CORE = Annotated[int | None, typer.Option(help="Keep users and items with at least this many interactions.")]

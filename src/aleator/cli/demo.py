@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from aleator import demo as study
 from aleator.aur import AUR
+from aleator.aur.build import build, parse_settings
+from aleator.checkpoint import check_target
 from aleator.cli.options import DATA_ROOT, JSON, QUIET, SET, show_json
 from aleator.errors import require
 from aleator.models import Model
-from aleator.settings import build, parse_settings
-from aleator.studies import demo as study
-from aleator.training.checkpoint import check_target
 
 
 def demo(

@@ -10,8 +10,8 @@ import typer
 
 from aleator.cli.options import DATA_ROOT, JSON, QUIET, show_json, show_table
 from aleator.recommender import Recipe
-from aleator.studies import reporting
-from aleator.studies.reproduce import MODULES, studies
+from aleator.studies.report import report as reporting
+from aleator.studies.reproduce import BEYOND, NAMES, studies
 from aleator.studies.reproduce import reproduce as run
 
 QUICK_FOLDER = Path("results-quick")
@@ -48,8 +48,8 @@ def reproduce(
     A run that was interrupted goes on where it stopped.
     """
     if not study:
-        listed = {name: studies(name)[0].title for name in (*MODULES, *MODULES["beyond"])}
-        listed["beyond"] = f"{', '.join(MODULES['beyond'])} together"
+        listed = {name: studies(name)[0].title for name in (*NAMES, *BEYOND)}
+        listed["beyond"] = f"{', '.join(BEYOND)} together"
         if json:
             show_json(listed)
         else:

@@ -11,24 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from aleator import tuning
-from aleator.cli.options import (
-    CONFIG,
-    DATA_ROOT,
-    DATASET,
-    JSON,
-    MIN_RATING,
-    QUIET,
-    RECIPE,
-    SET,
-    show_json,
-    show_table,
-)
+from aleator.aur.build import parse_settings
+from aleator.aur.choice import Select
+from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, show_json, show_table
+from aleator.data.opening import open_dataset
 from aleator.errors import require
 from aleator.recommender import Recipe
-from aleator.selection import Select
-from aleator.settings import open_dataset, parse_settings
-from aleator.trials import ENOUGH
+from aleator.tuning import search as tuning
+from aleator.tuning.trials import ENOUGH
 
 FIGURES = ("recall@20", "tail_recall@50", "lam", "epochs", "seconds")
 SHOWN = 5  # trials in the table, beside the defaults
@@ -134,7 +124,7 @@ def _fit(
 def _draw(found: tuning.Tuned, file: Path) -> Path | None:
     if not found.importance:
         return None
-    from aleator.studies import figures
+    from aleator.studies.report import figures
 
     n_trials = sum(row["state"] == "complete" for row in found.trials)
     figures.importance(found.importance, found.metric, n_trials).savefig(file, dpi=160)

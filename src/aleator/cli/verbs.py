@@ -10,6 +10,9 @@ import narwhals as nw
 import typer
 
 from aleator.aur import AUR
+from aleator.aur.build import build, parse_settings
+from aleator.aur.loading import load_model
+from aleator.checkpoint import check_target
 from aleator.cli.options import (
     CONFIG,
     DATA_ROOT,
@@ -23,15 +26,13 @@ from aleator.cli.options import (
     show_json,
     show_table,
 )
+from aleator.data.opening import open_dataset, open_split
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import require
 from aleator.evaluation.protocols import evaluate as run_evaluate
 from aleator.evaluation.report import Empty
-from aleator.loading import load_model
 from aleator.recommender import Recipe
-from aleator.settings import build, open_dataset, open_split, parse_settings
-from aleator.training.checkpoint import check_target
 
 MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]

@@ -25,7 +25,7 @@ from aleator.data.download import digest, fetch
 from aleator.data.formats import read_npz
 from aleator.data.interactions import Interactions
 from aleator.data.raw import Columns, Parts, Titles
-from aleator.data.splits import Split, given
+from aleator.data.splits import Split
 from aleator.errors import AleatorError, require, unknown_name
 
 
@@ -41,7 +41,7 @@ def dataset(name: str) -> Dataset:
     return CATALOG[name]
 
 
-def load(name: str, root: str | os.PathLike[str] | None = None, download: bool = True) -> Split:
+def load_dataset(name: str, root: str | os.PathLike[str] | None = None, download: bool = True) -> Split:
     """The benchmark split of a dataset, from `root`, $ALEATOR_DATA, the cache, or its publisher.
 
     The ids are the publisher's integers. Where rows are not known to be in time order they are sorted by user and item,
@@ -65,7 +65,7 @@ def load(name: str, root: str | os.PathLike[str] | None = None, download: bool =
 
 
 def at_hand(root: str | os.PathLike[str] | None = None) -> list[str]:
-    """The names of the datasets that `load` finds without a download."""
+    """The names of the datasets that `load_dataset` finds without a download."""
     places = [Path(p) for p in (root, os.environ.get("ALEATOR_DATA"), cache_folder()) if p]
     return [
         name
@@ -97,7 +97,7 @@ def _split(entry: Dataset, parts: Parts, titles: Titles) -> Split:
         return made.with_titles(titles) if titles else made
 
     about = {"name": entry.name, "valid_by": entry.valid_by, "paper_tail": entry.paper_tail}
-    return given(part("train"), part("test"), part("valid") if "valid" in parts else None, **about)
+    return Split.of(part("train"), part("test"), part("valid") if "valid" in parts else None, **about)
 
 
 def _from_archive(entry: Dataset, folder: Path) -> Split:

@@ -33,6 +33,49 @@ class Split:
     def __post_init__(self) -> None:
         require(len(self.train) > 0, "the split leaves no training pair", "hold out less")
 
+    @classmethod
+    def of(cls, train: Interactions, test: Interactions, valid: Interactions | None = None, **about: Any) -> Split:
+        """A split from parts that were read apart: their ids are put into one vocabulary.
+
+        A pair of the test (or validation) part that also stands in train is left out of the former, and counted.
+        """
+        parts = [train, test] + ([valid] if valid is not None else [])
+        typed = any(p.frame is not None for p in parts)
+        users, user_of = _one_vocabulary([p.users.ids for p in parts], typed, "user")
+        items, item_of = _one_vocabulary([p.items.ids for p in parts], typed, "item")
+        titles: dict[Any, str] = {}
+        for part in parts:
+            if part.titles is not None:
+                named = zip(part.items.decode(np.arange(part.n_items)).tolist(), part.titles.tolist(), strict=True)
+                titles |= {i: title for i, title in named if title != str(i)}  # the rest only show their id
+
+        def moved(place: int) -> Interactions:
+            part = parts[place]
+            user, item = user_of[place][part.user].astype(np.int32), item_of[place][part.item].astype(np.int32)
+            return replace(part, user=user, item=item, users=users, items=items, titles=None)
+
+        def without(part: Interactions, others: list[Interactions], name: str) -> Interactions:
+            key = part.user.astype(np.int64) * len(items) + part.item
+            seen = np.isin(key, np.concatenate([o.user.astype(np.int64) * len(items) + o.item for o in others]))
+            notes = (
+                (f"{name}: {int(seen.sum())} pairs that also stand in an earlier part were left out",)
+                if seen.any()
+                else ()
+            )
+            return part.take(~seen, *notes)
+
+        train = moved(0)
+        if titles:
+            train = replace(train, titles=train.with_titles(titles).titles)
+        valid = train.take(np.zeros(len(train), bool)) if valid is None else without(moved(2), [train], "valid")
+        test = without(moved(1), [train, valid], "test")
+        require(len(test) > 0, "the split leaves no test pair", "check that the test part is not a copy of train")
+        about.setdefault("valid_by", "user_time" if train.in_time() is not None else "random")
+        counts = {"train": len(parts[0]), "valid": len(parts[2]) if len(parts) > 2 else 0, "test": len(parts[1])}
+        return cls(
+            train, replace(valid, titles=train.titles), replace(test, titles=train.titles), counts=counts, **about
+        )
+
     @cached_property
     def everything(self) -> Interactions:
         """Train and valid together: what the final model is fitted on and what popularity is counted on."""
@@ -77,45 +120,6 @@ def split(data: Interactions, *, valid: float, test: float, by: By, seed: int) -
         return made
     held = _hold_out(rest, valid / (1 - test), by, rng)
     return replace(made, train=rest.take(~held), valid=rest.take(held))
-
-
-def given(train: Interactions, test: Interactions, valid: Interactions | None = None, **about: Any) -> Split:
-    """A split from parts that were read apart: their ids are put into one vocabulary.
-
-    A pair of the test (or validation) part that also stands in train is left out of the former, and counted.
-    """
-    parts = [train, test] + ([valid] if valid is not None else [])
-    typed = any(p.frame is not None for p in parts)
-    users, user_of = _one_vocabulary([p.users.ids for p in parts], typed, "user")
-    items, item_of = _one_vocabulary([p.items.ids for p in parts], typed, "item")
-    titles: dict[Any, str] = {}
-    for part in parts:
-        if part.titles is not None:
-            named = zip(part.items.decode(np.arange(part.n_items)).tolist(), part.titles.tolist(), strict=True)
-            titles |= {i: title for i, title in named if title != str(i)}  # the rest only show their id
-
-    def moved(place: int) -> Interactions:
-        part = parts[place]
-        user, item = user_of[place][part.user].astype(np.int32), item_of[place][part.item].astype(np.int32)
-        return replace(part, user=user, item=item, users=users, items=items, titles=None)
-
-    def without(part: Interactions, others: list[Interactions], name: str) -> Interactions:
-        key = part.user.astype(np.int64) * len(items) + part.item
-        seen = np.isin(key, np.concatenate([o.user.astype(np.int64) * len(items) + o.item for o in others]))
-        notes = (
-            (f"{name}: {int(seen.sum())} pairs that also stand in an earlier part were left out",) if seen.any() else ()
-        )
-        return part.take(~seen, *notes)
-
-    train = moved(0)
-    if titles:
-        train = replace(train, titles=train.with_titles(titles).titles)
-    valid = train.take(np.zeros(len(train), bool)) if valid is None else without(moved(2), [train], "valid")
-    test = without(moved(1), [train, valid], "test")
-    require(len(test) > 0, "the split leaves no test pair", "check that the test part is not a copy of train")
-    about.setdefault("valid_by", "user_time" if train.in_time() is not None else "random")
-    counts = {"train": len(parts[0]), "valid": len(parts[2]) if len(parts) > 2 else 0, "test": len(parts[1])}
-    return Split(train, replace(valid, titles=train.titles), replace(test, titles=train.titles), counts=counts, **about)
 
 
 def _one_vocabulary(ids: list[Array], typed: bool, kind: str) -> tuple[Vocabulary, list[Array]]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users, pieces
 from aleator.data.interactions import Interactions
 from aleator.evaluation.metrics import recall
-from aleator.ranking import blocks, hide, top_blends, top_k
-from aleator.training.histories import Histories, Users, pieces
+from aleator.ranking.top import blocks, hide, top_blends, top_k
 
 Scorings = Callable[[Users], Iterable[Tensor]]  # a block of scores [B, n_items] for each of V scorings
 Parts = Callable[[Users], tuple[Tensor, Tensor]]  # a batch -> expectation and uncertainty, [B, n_items] each

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aleator.batches import Histories, Users, pieces
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
@@ -23,8 +24,7 @@ from aleator.errors import require
 from aleator.evaluation.metrics import METRICS, gini
 from aleator.evaluation.report import Empty, Report
 from aleator.progress import progress
-from aleator.ranking import best, blocks
-from aleator.training.histories import Histories, Users, pieces
+from aleator.ranking.top import best, blocks
 
 PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
 

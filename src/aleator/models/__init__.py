@@ -4,7 +4,7 @@ from aleator.models.base import Model
 from aleator.models.bpr import BPR
 from aleator.models.ease import EASE
 from aleator.models.expomf import ExpoMF
-from aleator.models.grafting import GRAFTS, graft
+from aleator.models.graft import GRAFTS, graft
 from aleator.models.graph_filter import GraphFilter
 from aleator.models.ips import IPS
 from aleator.models.itemknn import ItemKNN
@@ -17,7 +17,7 @@ from aleator.models.popularity import Popularity
 from aleator.models.random_scores import Random
 from aleator.models.ue import UE
 from aleator.models.zerosum import ZeroSum
-from aleator.registry import Registry
+from aleator.options import Registry
 
 MODELS: Registry[Model] = Registry(
     "model",

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
+from aleator.options import Ranges
 from aleator.recommender import Recommender, as_split
-from aleator.search import Ranges
-from aleator.training.histories import Users
-from aleator.training.trainer import Log
+from aleator.training.loop import Log
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from aleator.batches import Users
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import pair_products
 from aleator.models.calibration import Calibrate
 from aleator.models.factors import FactorModel
 from aleator.models.gradient import GradientModel
-from aleator.search import Among, Between, Ranges
-from aleator.training.histories import Users
-from aleator.training.kernels import pair_products
+from aleator.options import Among, Between, Ranges
 from aleator.training.negatives import unobserved
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 from torch.nn import functional as F
 
-from aleator.training.histories import Histories, Users, pieces
+from aleator.batches import Histories, Users, pieces
 
 Calibrate = Literal["none", "linear", "isotonic"]
 Block = Callable[[Users], Tensor]  # raw scores [B, n_items]

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aleator.batches import pieces
+from aleator.device import free_memory
 from aleator.errors import AleatorError, require
 from aleator.models.item_item import ItemItemModel, gram_rows
 from aleator.models.similarities import Block, dense_of
-from aleator.search import Between, Ranges
-from aleator.training import memory
-from aleator.training.histories import pieces
+from aleator.options import Between, Ranges
 
 _SMALL = 4096  # items of a catalogue that is solved in float64: it costs little there
 _ROWS = 1024
@@ -43,7 +43,7 @@ class EASE(ItemItemModel):
 
     def blocks(self) -> Iterator[Block]:
         n_items, device = self.fitted.n_items, self.torch_device
-        needed, have = _COPIES[device.type] * 4 * n_items**2, memory.free(device)
+        needed, have = _COPIES[device.type] * 4 * n_items**2, free_memory(device)
         require(
             needed <= have,
             f"EASE inverts a matrix of {n_items:,} x {n_items:,} items, which needs {needed / 2**30:.1f} GiB, "
@@ -65,7 +65,7 @@ class EASE(ItemItemModel):
         """(gram + l2 I)^-1, by Cholesky; in float64 where that is cheap, or float32 fails and there is room."""
         gram.diagonal().add_(self.l2)
         kinds = [torch.float64 if len(gram) <= _SMALL else torch.float32]
-        if 3 * 8 * len(gram) ** 2 <= memory.free(gram.device):
+        if 3 * 8 * len(gram) ** 2 <= free_memory(gram.device):
             kinds.append(torch.float64)
         for kind in kinds:
             root, failed = torch.linalg.cholesky_ex(gram.to(kind))

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from aleator.batches import Histories, Users, pieces
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import history_sum
 from aleator.models.factors import FactorModel
-from aleator.search import Among, Between, Ranges
-from aleator.training.histories import Histories, Users, pieces
-from aleator.training.kernels import history_sum
-from aleator.training.trainer import Trainer
+from aleator.options import Among, Between, Ranges
+from aleator.training.loop import Trainer
 
 _CELLS = {"cpu": 1 << 20, "cuda": 1 << 27}  # pairs that are held at a time
 _STEPS = 3  # of conjugate gradients in an M-step, which goes on from the factors before

@@ -9,12 +9,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import history_sum, pair_products
 from aleator.models.base import Model
-from aleator.training.histories import Users
-from aleator.training.kernels import history_sum, pair_products
 
 
 class ProductModel(Model):

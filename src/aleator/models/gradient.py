@@ -12,7 +12,7 @@ from torch import Tensor
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
-from aleator.training.trainer import Loss, Trainer
+from aleator.training.loop import Loss, Trainer
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

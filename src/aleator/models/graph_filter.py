@@ -12,7 +12,7 @@ from torch import Tensor
 from aleator.data.interactions import Array
 from aleator.errors import require
 from aleator.models.co_occurrence import CoOccurrenceModel, raised
-from aleator.search import Between, Ranges
+from aleator.options import Between, Ranges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from torch import Tensor
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.mf import MF
-from aleator.search import Between, Ranges
+from aleator.options import Between, Ranges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

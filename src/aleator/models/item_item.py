@@ -13,16 +13,16 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
+from aleator.device import free_memory
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import history_sum
 from aleator.models.base import Model
 from aleator.models.calibration import Calibrate
 from aleator.models.similarities import Block, Dense, Sparse, dense_of, sparse_of, strongest
 from aleator.progress import progress
-from aleator.training import memory
-from aleator.training.histories import Histories, Users
-from aleator.training.kernels import history_sum
 
 _STANDARD = (4096, 2048, 1024, 512, 256, 128, 64)  # neighbours, where memory decides how many
 _ENTRY = 24  # bytes of an entry of a sparse matrix while it is put together
@@ -85,10 +85,10 @@ class ItemItemModel(Model):
     def _room(self) -> tuple[bool, int | None]:
         """Whether S is dense, and how many neighbours it keeps (None for all): half of the free memory may be taken."""
         n, n_items, device = self.neighbours, self.fitted.n_items, self.torch_device
-        room = memory.free(device) // 2
+        room = free_memory(device) // 2
         entries = self.most_entries() if n == "auto" else min(self.most_entries(), n * n_items)
         dense = 4 * n_items**2 <= room and entries >= _DENSE[device.type] * n_items**2
-        room = min(room, memory.free(torch.device("cpu")) // 2)  # where sparse ones are put together
+        room = min(room, free_memory(torch.device("cpu")) // 2)  # where sparse ones are put together
         if dense or _ENTRY * entries <= room:
             return dense, None if n == "auto" else n
         fits = next((n for n in _STANDARD if _ENTRY * n * n_items <= room), 0)
@@ -157,7 +157,7 @@ class ItemItemModel(Model):
             self.store = Dense(tensors["model.table"])
             return
         self.store = Sparse(*(tensors[f"model.{name}"] for name in ("start", "column", "value")))
-        if learned["dense"] and 8 * self.store.n_items**2 <= memory.free(self.torch_device):
+        if learned["dense"] and 8 * self.store.n_items**2 <= free_memory(self.torch_device):
             self.store = self.store.dense()
 
 

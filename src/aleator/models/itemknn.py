@@ -13,7 +13,7 @@ from torch import Tensor
 from aleator.data.interactions import Array
 from aleator.errors import require
 from aleator.models.co_occurrence import CoOccurrenceModel
-from aleator.search import Among, Between, Ranges
+from aleator.options import Among, Between, Ranges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

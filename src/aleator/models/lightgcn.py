@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.factors import FactorModel
 from aleator.models.squares import SquaresModel
-from aleator.search import Among, Between, Ranges
+from aleator.options import Among, Between, Ranges
 from aleator.training.graph import Graph
-from aleator.training.histories import Users
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

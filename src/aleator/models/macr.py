@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from aleator.batches import Users
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import pair_products
 from aleator.models.bpr import squared_norms
 from aleator.models.calibration import Calibrate
 from aleator.models.factors import FactorModel
 from aleator.models.gradient import GradientModel
-from aleator.search import Among, Between, Ranges
+from aleator.options import Among, Between, Ranges
 from aleator.training.graph import Graph
-from aleator.training.histories import Users
-from aleator.training.kernels import pair_products
 from aleator.training.negatives import unobserved
 
 _WEIGHTS = Among(1e-5, 1e-4, 1e-3, 1e-2)

@@ -10,15 +10,15 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users
 from aleator.errors import need, require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.least_squares import least_squares, leave_one_out
 from aleator.models.factors import FactorModel
 from aleator.models.squares import SquaresModel, squares_by_hand
+from aleator.options import Among, Between, Ranges
 from aleator.progress import progress
-from aleator.search import Among, Between, Ranges
-from aleator.training.histories import Histories, Users
-from aleator.training.kernels import least_squares, leave_one_out
-from aleator.training.trainer import Log
+from aleator.training.loop import Log
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Users, pieces
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import add_by_item, history_sum, pair_products
 from aleator.models.factors import TableModel
 from aleator.models.gradient import GradientModel
-from aleator.search import Among, Between, Ranges
-from aleator.training.histories import Users, pieces
-from aleator.training.kernels import add_by_item, history_sum, pair_products
+from aleator.options import Among, Between, Ranges
 
 _CELLS = {"cpu": 1 << 21, "cuda": 1 << 27}  # scores that are held at a time
 

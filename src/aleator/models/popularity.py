@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
-from aleator.training.histories import Users
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

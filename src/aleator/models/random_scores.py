@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
-from aleator.training.histories import Users
 
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed number
 

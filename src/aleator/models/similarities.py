@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from aleator.training.histories import Histories, Users, pieces
-from aleator.training.kernels import history_sum
+from aleator.batches import Histories, Users, pieces
+from aleator.kernels.ragged import history_sum
 
 Block: TypeAlias = Tensor | sp.csr_matrix  # rows of the transpose of S, [c, n_items]: one for each item to be scored
 _CELLS = 1 << 27  # numbers that a GPU adds up at a time

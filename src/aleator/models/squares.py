@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
+from aleator.kernels.ragged import add_by_item, history_sum, pair_products
 from aleator.models.gradient import GradientModel
-from aleator.training.histories import Users
-from aleator.training.kernels import add_by_item, history_sum, pair_products
 
 
 def squares(x: Tensor, y: Tensor, users: Users, mu: float, positive: float = 1.0, less: Tensor | None = None) -> Tensor:

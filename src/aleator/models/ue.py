@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Users
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import history_sum
 from aleator.models.factors import ProductModel
 from aleator.models.squares import SquaresModel
-from aleator.search import Among, Between, Ranges
-from aleator.training.histories import Users
-from aleator.training.kernels import history_sum
+from aleator.options import Among, Between, Ranges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from aleator.batches import Users
 from aleator.errors import require
 from aleator.models.bpr import BPR
-from aleator.search import Among, Between, Ranges
-from aleator.training.histories import Users
+from aleator.options import Among, Between, Ranges
 from aleator.training.negatives import whole_below
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from aleator.aur import AUR
+from aleator.aur.build import build
 from aleator.data.splits import Split
 from aleator.errors import need, require
 from aleator.models import MODELS
-from aleator.models.grafting import graft
+from aleator.models.graft import graft
 from aleator.recommender import Recipe, Recommender
-from aleator.settings import build
 from aleator.uncertainty import ESTIMATORS, FactorEstimator
 
 CONFIGS = Path(__file__).parent / "configs"

@@ -8,40 +8,46 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from aleator.data import catalog
+from aleator.data.opening import open_split
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.recommender import Recipe, as_split
-from aleator.settings import open_split
-from aleator.studies.bench import Bench
 from aleator.studies.published import published
 from aleator.studies.study import Study, run
+from aleator.studies.workbench import Bench
 from aleator.studies.worlds import WORLDS, open_world
 
-# a study is a module with a STUDY; those of one name share a file of records
-MODULES = {
-    "main": ("main",),
-    "debias": ("debias",),
-    "variants": ("variants",),
-    "fairness": ("fairness",),
-    "alpha": ("alpha",),
-    "calibration": ("calibration",),
-    "worst_case": ("worst_case",),
-    "time": ("timing",),
-    "correlation": ("correlation",),
-    "case": ("case",),
-    "theorem": ("theorem",),
-    "beyond": ("strong", "corrections", "mislabelled", "front", "drift"),
+# a study is a module with a STUDY; the parts of `beyond` share a file of records
+PAPER = {
+    "main": "main",
+    "debias": "debias",
+    "variants": "variants",
+    "fairness": "fairness",
+    "alpha": "alpha",
+    "calibration": "calibration",
+    "worst_case": "worst_case",
+    "time": "timing",
+    "correlation": "correlation",
+    "case": "case",
+    "theorem": "theorem",
 }
+BEYOND = ("strong", "corrections", "mislabelled", "front", "drift")
+NAMES = (*PAPER, "beyond")
 DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", "ml-100k", "coat", *WORLDS)
 
 
 def studies(*names: str) -> list[Study]:
     """The studies of these names, of which a part of `beyond` is one too; all of them for "all"."""
-    known = MODULES | {part: (part,) for part in MODULES["beyond"]}
-    for name in names:
-        if name not in known and name != "all":
-            raise unknown_name("study", name, [*known, "all"])
-    modules = dict.fromkeys(module for name in (MODULES if "all" in names else names) for module in known[name])
-    return [import_module(f"aleator.studies.{module}").STUDY for module in modules]
+    found: dict[str, None] = {}
+    for name in (*NAMES, *names) if "all" in names else names:
+        if name == "all":
+            continue
+        if name in PAPER:
+            found[f"paper.{PAPER[name]}"] = None
+        elif name == "beyond" or name in BEYOND:
+            found |= dict.fromkeys(f"beyond.{part}" for part in BEYOND if name in ("beyond", part))
+        else:
+            raise unknown_name("study", name, [*NAMES, *BEYOND, "all"])
+    return [import_module(f"aleator.studies.{module}").STUDY for module in found]
 
 
 def reproduce(

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from aleator.errors import AleatorError
-from aleator.studies import record
-from aleator.studies.bench import Bench
-from aleator.studies.blocks import Block
+from aleator.studies import records as record
 from aleator.studies.methods import Method
+from aleator.studies.report.tables import Block
+from aleator.studies.workbench import Bench
 
 Row = dict[str, Any]
 

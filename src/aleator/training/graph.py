@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aleator.training.histories import Histories, Users
-from aleator.training.kernels import history_sum
+from aleator.batches import Histories, Users
+from aleator.kernels.ragged import history_sum
 
 
 class Graph:

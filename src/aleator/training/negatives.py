@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from aleator.training.histories import Users
+from aleator.batches import Users
 
 
 def unobserved(users: Users, n_items: int, draws: int, generator: torch.Generator) -> Users:

@@ -1,6 +1,6 @@
 """Estimators of the uncertainty, and the paper's objective that trains them."""
 
-from aleator.registry import Registry
+from aleator.options import Registry
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.factor import FactorEstimator
 from aleator.uncertainty.mlp import MLPEstimator

@@ -10,10 +10,9 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from aleator.config import Configurable
-from aleator.search import Ranges
-from aleator.training.histories import Histories, Users
-from aleator.training.trainer import Log
+from aleator.batches import Histories, Users
+from aleator.options import Configurable, Ranges
+from aleator.training.loop import Log
 from aleator.uncertainty.objective import Objective
 
 

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from aleator.batches import Histories, Users
+from aleator.device import require_memory, resolve_device
 from aleator.errors import require
-from aleator.search import Among, Between, Ranges
-from aleator.training import memory
-from aleator.training.histories import Histories, Users, resolve_device
-from aleator.training.kernels import pair_products
+from aleator.kernels.ragged import pair_products
+from aleator.options import Among, Between, Ranges
 from aleator.training.row_adam import RowAdam
 from aleator.uncertainty.base import Expectation
-from aleator.uncertainty.factor_step import Step, Tables, history
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.products import ProductEstimator, Schedule
 from aleator.uncertainty.spectral import spectral_start
+from aleator.uncertainty.step import Step, Tables, history
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
@@ -127,7 +127,7 @@ class FactorEstimator(ProductEstimator):
         """Refuse what does not fit before anything is computed."""
         copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; the best weights
         needed = 2 * copies * 4 * n_items * self.dim
-        memory.require_free(needed, device, f"an estimator of {n_items} items and dim {self.dim}")
+        require_memory(needed, device, f"an estimator of {n_items} items and dim {self.dim}")
 
     def step(
         self,

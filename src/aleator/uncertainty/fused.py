@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from aleator.training.kernels import triton_kernels
+from aleator.kernels.ragged import triton_kernels
 from aleator.uncertainty.objective import Objective
 
 BLOCK = {"cpu": 1 << 20, "cuda": 1 << 29}  # pairs of a block: they fit the cache of a CPU, and keep a GPU busy

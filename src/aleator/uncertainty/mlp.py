@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users
+from aleator.device import require_memory, resolve_device
 from aleator.errors import require
-from aleator.search import Among, Between, Ranges
-from aleator.training import memory
-from aleator.training.histories import Histories, Users, resolve_device
-from aleator.training.kernels import history_sum
+from aleator.kernels.ragged import history_sum
+from aleator.options import Among, Between, Ranges
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.pair_loss import PairLoss
@@ -54,7 +54,7 @@ class MLPEstimator(ProductEstimator):
     ) -> None:
         device, n_items = resolve_device(self.device), histories.n_items
         needed = 4 * (5 + (check is not None)) * (2 * n_items * self.hidden + self.hidden**2)
-        memory.require_free(needed, device, f"an estimator of {n_items} items and {self.hidden} hidden units")
+        require_memory(needed, device, f"an estimator of {n_items} items and {self.hidden} hidden units")
         self._start(n_items)
         plan, inner = self.resolved(SCHEDULE), [self.w1, self.b1, self.w2, self.b2]
         for parameter in inner:

@@ -13,8 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from aleator.training.histories import Users
-from aleator.training.kernels import add_by_item, history_sum, pair_products
+from aleator.batches import Users
+from aleator.kernels.ragged import add_by_item, history_sum, pair_products
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.fused import Observed, block_loss
 from aleator.uncertainty.objective import Objective

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories, Users
+from aleator.device import fast_bfloat16, resolve_device
 from aleator.errors import require
-from aleator.search import Between, Ranges
-from aleator.training import memory
-from aleator.training.histories import Histories, Users, resolve_device
-from aleator.training.kernels import pair_products
-from aleator.training.trainer import Loss, Optimizer, Precision, Trainer
+from aleator.kernels.ragged import pair_products
+from aleator.options import Between, Ranges
+from aleator.training.loop import Loss, Optimizer, Precision, Trainer
 from aleator.uncertainty.base import Estimator
 
 SAMPLED = {"cpu": 2048, "cuda": 1 << 17}  # items of a sample; catalogues of up to twice that are taken whole
@@ -139,5 +139,5 @@ class ProductEstimator(Estimator):
 
     def low(self, p: Tensor) -> torch.dtype:
         """The type of the products with the items."""
-        fast = p.dtype == torch.float32 and (p.is_cuda or memory.fast_bfloat16())
+        fast = p.dtype == torch.float32 and (p.is_cuda or fast_bfloat16())
         return torch.bfloat16 if self.precision == "bf16" or (self.precision == "auto" and fast) else p.dtype

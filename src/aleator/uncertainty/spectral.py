@@ -13,8 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from aleator.training.histories import Histories
-from aleator.training.kernels import add_by_item, history_sum, pair_products, row_dots
+from aleator.batches import Histories
+from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 

@@ -1,0 +1,91 @@
+"""Expectations of the observed pairs by a model that did not see them.
+
+The residual of a pair that a model was fitted to understates the noise. Where the model knows a closed form it leaves the
+pair out of the user's side: the history, or the user's least squares. What the model learned of the items saw the pair
+all the same. Cross-fitting leaves it out of all: the model is fitted again without each of a few random parts of the
+pairs in turn, and predicts the part that was left out (Chernozhukov et al., 2018).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from aleator.batches import Histories, Users, pieces
+from aleator.errors import require
+from aleator.models.base import Model
+from aleator.ranking.top import blocks
+
+_FOLDS = 5
+
+
+class OutOfSample:
+    """The expectations of a fitted model; those of the pairs it was fitted on as if it had not been.
+
+    In closed form where the model has one, unless `cross_fit`.
+    """
+
+    def __init__(self, model: Model, cross_fit: bool = False) -> None:
+        self.score_block = model.score_block
+        values = None if cross_fit else _closed_form(model)
+        if values is None:
+            values = _cross_fitted(model)
+        matrix = model.fitted.csr
+        self.values = Histories(
+            sp.csr_matrix((values, matrix.indices, matrix.indptr), matrix.shape), model.torch_device
+        )
+
+    def score_pairs(self, users: Users) -> Tensor:
+        return self.values.batch(users.index, total=len(users.item)).weight
+
+
+@torch.no_grad()
+def _closed_form(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]] | None:
+    """[n_pairs] in the order of the CSR."""
+    found, rows = [], model.histories
+    size, _ = blocks(rows.n_users, rows.n_items, rows.device)
+    for index in pieces(torch.arange(rows.n_users), size):
+        part = model.out_of_sample_pairs(rows.batch(index))
+        if part is None:
+            return None
+        found.append(part.float().cpu())
+    return torch.cat(found).numpy()
+
+
+@torch.no_grad()
+def _cross_fitted(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    require(
+        not model.frozen,
+        f"{type(model).__name__} was fitted elsewhere and cannot be fitted again without some pairs",
+        "use residuals in-sample",
+    )
+    data, matrix = model.fitted, model.fitted.csr
+    fold = np.random.default_rng(model.seed).permutation(len(matrix.data)) % _FOLDS
+    user = np.repeat(np.arange(data.n_users), np.diff(matrix.indptr))
+    key = user.astype(np.int64) * data.n_items + matrix.indices
+    row = np.searchsorted(key, data.user.astype(np.int64) * data.n_items + data.item)  # of each pair in the CSR
+    values = np.zeros(len(fold), np.float32)
+    epochs = None if model.log is None else max(model.log.best_epoch, 1)
+    for left_out in range(_FOLDS):
+        other = copy.copy(model)
+        other.__dict__.pop("train", None)  # a search may have put it out of use
+        with torch.enable_grad():
+            other.train(data.take(fold[row] != left_out), epochs=epochs)
+        mask = fold == left_out
+        held = sp.csr_matrix((np.ones(mask.sum()), (user[mask], matrix.indices[mask])), matrix.shape)
+        values[mask] = _scores(other, Histories(held, model.torch_device))
+    return values
+
+
+def _scores(model: Model, held: Histories) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """The expectations of held-out pairs, in the order of their CSR."""
+    found = []
+    size, _ = blocks(held.n_users, held.n_items, held.device)
+    for index in pieces(torch.arange(held.n_users), size):
+        pairs = held.batch(index)
+        found.append(model.score_block(model.histories.batch(index))[pairs.row, pairs.item].float().cpu())
+    return torch.cat(found).numpy()

@@ -1,0 +1,104 @@
+"""Histories on a device: the training interactions as CSR, and ragged batches of users drawn from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Users:
+    """A batch of B users and their histories, ragged: n history items in all, those of a user side by side."""
+
+    index: Tensor  # [B] dense ids; -1 for somebody who is a history alone
+    row: Tensor  # [n] place in the batch of each history item
+    item: Tensor  # [n] dense ids of the history items
+    weight: Tensor  # [n] weight of each pair
+    size: Tensor  # [B] items in each history
+    trained: bool = False  # it is known that all of them were trained on and have a history
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def part(self, first: int, last: int) -> Users:
+        """The users first..last of the batch."""
+        end = torch.cat([self.size.new_zeros(1), self.size.cumsum(0)])
+        a, b = int(end[first]), int(end[last])
+        return Users(
+            self.index[first:last],
+            self.row[a:b] - first,
+            self.item[a:b],
+            self.weight[a:b],
+            self.size[first:last],
+            self.trained,
+        )
+
+
+class Histories:
+    """The rows of a CSR matrix on a device."""
+
+    def __init__(self, matrix: sp.csr_matrix, device: torch.device) -> None:
+        self.n_users, self.n_items = matrix.shape
+        self.device = device
+        self.indptr = torch.from_numpy(matrix.indptr.astype(np.int64)).to(device)
+        self.item = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
+        self.weight = torch.from_numpy(matrix.data.astype(np.float32)).to(device)
+
+    @classmethod
+    def of_lists(cls, items: Sequence[Any], n_items: int, device: torch.device) -> Histories:
+        """One row for each list of dense item ids."""
+        indptr = np.r_[0, np.cumsum([len(i) for i in items])]
+        flat = np.concatenate([np.asarray(i, np.int64) for i in items]) if items else np.zeros(0, np.int64)
+        return cls(sp.csr_matrix((np.ones(len(flat)), flat, indptr), shape=(len(items), n_items)), device)
+
+    @classmethod
+    def of_users(cls, users: Users, n_items: int) -> Histories:
+        """The histories of a batch, one row a user; nothing is copied."""
+        made = cls.__new__(cls)
+        made.n_users, made.n_items, made.device = len(users), n_items, users.item.device
+        made.indptr = torch.cat([users.size.new_zeros(1), users.size.cumsum(0)])
+        made.item, made.weight = users.item, users.weight
+        return made
+
+    @property
+    def size(self) -> Tensor:
+        """[n_users] items of each row."""
+        return self.indptr.diff()
+
+    @cached_property
+    def host_size(self) -> Tensor:
+        """The same on the host."""
+        return self.size.cpu()
+
+    def batch_size(self, steps: int) -> int:
+        """Users of a batch such that an epoch makes about so many steps: many users at a time keep a device busy."""
+        return min(max(math.ceil(int((self.host_size > 0).sum()) / steps), 16), 8192)
+
+    def batch(self, index: Tensor, *, known: bool = True, trained: bool = False, total: int | None = None) -> Users:
+        """The rows `index`, in that order; `known=False` marks them as histories without an identity.
+
+        An `index` on the host, or how many pairs they have in `total`, spares the device a round trip.
+        """
+        if total is None and not index.is_cuda:
+            total = int(self.host_size[index].sum())
+        index = index.to(self.device, non_blocking=True)
+        start, size = self.indptr[index], self.indptr[index + 1] - self.indptr[index]
+        row = torch.repeat_interleave(torch.arange(len(index), device=self.device), size, output_size=total)
+        inside = torch.arange(len(row), device=self.device) - (size.cumsum(0) - size)[row]
+        place = start[row] + inside
+        who = index if known else torch.full_like(index, -1)
+        return Users(who, row, self.item[place], self.weight[place], size, trained)
+
+
+def pieces(index: Tensor, size: int) -> tuple[Tensor, ...]:
+    """`index` cut into pieces of at most `size`."""
+    cut: tuple[Tensor, ...] = index.split(size)  # type: ignore[no-untyped-call]
+    return cut

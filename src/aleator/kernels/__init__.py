@@ -1,0 +1,1 @@
+"""Kernels: the fast paths that models and estimators share."""

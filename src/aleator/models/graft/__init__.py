@@ -1,0 +1,5 @@
+"""Grafting: models that were fitted elsewhere, as the expectation."""
+
+from aleator.models.graft.graft import GRAFTS, graft
+
+__all__ = ["GRAFTS", "graft"]

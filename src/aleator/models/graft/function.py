@@ -1,0 +1,72 @@
+"""A function that scores users, such as a service."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from aleator.batches import Users
+from aleator.errors import AleatorError, require
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.graft.base import ByUser, Grafted, numbers
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GraftedFunction(ByUser):
+    """r_ui from a function of user ids, on the label's scale (Zadrozny and Elkan, 2002). It is not saved."""
+
+    function: Callable[[Any], Any] | None = field(default=None, init=False)
+    columns: Tensor = field(init=False)  # [n_items] of the function's, -1 for none
+    width: int = field(default=0, init=False)  # how many it has
+    last: tuple[Tensor, Tensor] | None = field(default=None, init=False)  # a batch, and its scores
+
+    learned: ClassVar[tuple[str, ...]] = ("known", "columns")
+    facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "width")
+
+    def attach(self, function: Callable[[Any], Any]) -> None:
+        """Give a graft that was loaded its function again: the same users and items, in the same order."""
+        self.function, self.last = function, None
+
+    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+        self.attach(self.source)
+        self.width = self.fitted.n_items if self.item_ids is None else len(self.item_ids)
+        _, columns = self.places(self.fitted.n_users if self.user_ids is None else len(self.user_ids), self.width)
+        self.columns = torch.from_numpy(columns).to(self.torch_device)
+
+    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        last = self.last
+        if last is None or last[0] is not users.index:  # an estimator asks for a batch part by part
+            last = self.last = users.index, self._whole(users)
+        return last[1].clone() if items is None else last[1][:, items]
+
+    def _whole(self, users: Users) -> Tensor:
+        """[B, n_items]; an item that the function does not have gets the user's lowest score."""
+        scores = torch.zeros((len(users), len(self.columns)), device=self.columns.device)
+        asked = ((users.index >= 0) & self.known[users.index]).nonzero().squeeze(1)
+        if len(asked):
+            found = self._called(users.index[asked]).to(scores)
+            scores[asked] = torch.where(self.columns < 0, found.amin(1, keepdim=True), found[:, self.columns])
+        return scores
+
+    def _called(self, index: Tensor) -> Tensor:
+        """[n, width] what the function gives for the users `index`."""
+        if self.function is None:
+            raise AleatorError("a grafted function is not saved", "give it again, by the model's attach")
+        found = numbers(self.function(self.fitted.users.decode(index.cpu().numpy())), "scores of the function")
+        require(
+            found.shape == (len(index), self.width),
+            f"the function gave scores of shape {tuple(found.shape)} for {len(index)} users and {self.width} items",
+            "give items=, the item ids of its columns in their order",
+        )
+        return found
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        warnings.warn(
+            "the grafted function is not saved: give it again after loading, by the model's attach", stacklevel=2
+        )
+        return super().pack()

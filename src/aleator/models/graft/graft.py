@@ -1,0 +1,118 @@
+"""graft: what was fitted elsewhere, recognised by its shape, as a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from torch import Tensor
+
+from aleator.data.frames import opened
+from aleator.data.interactions import Vocabulary, flat
+from aleator.errors import AleatorError, require
+from aleator.models.graft.base import Grafted, numbers
+from aleator.models.graft.factors import GraftedFactors
+from aleator.models.graft.function import GraftedFunction
+from aleator.models.graft.similarities import GraftedSimilarities
+from aleator.models.graft.table import GraftedTable
+from aleator.recommender import Recommender
+
+GRAFTS = (GraftedFactors, GraftedFunction, GraftedSimilarities, GraftedTable)
+_UNFITTED = "the model to be grafted is not fitted", "fit it first"
+_TAKES = "give (user factors, item factors), an item-item matrix, a fitted model of implicit, a table or a function"
+
+
+def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -> Grafted:
+    """A model that was fitted elsewhere as the expectation; `AUR(graft(...)).fit(split)` trains the estimator alone.
+
+    `model` is one of
+    - a pair (user factors, item factors), or a fitted model of implicit: ALS, BPR and others with factors
+    - an item-item matrix, dense or sparse, or a fitted item-item recommender of implicit: a score is a history times it
+    - a frame with user_id, item_id and score: candidates
+    - a function that takes an array of user ids and gives their scores, [n, n_items]
+
+    `users` and `items` are the ids of its rows (of a function: its columns) in their order, as they are in the data.
+    Without them it must have as many users and items as the data, in the order of the data's ids. `calibrate` is the map
+    onto the label's scale ("linear", "isotonic" or "none"); `mu`, `seed` and `device` are as in every model.
+
+    >>> graft((np.eye(3), np.ones((4, 3))), items=["a", "b", "c", "d"])
+    GraftedFactors()
+    """
+    require(not isinstance(model, Recommender), "a model of aleator needs no graft", "give it to al.AUR as it is")
+    require(not isinstance(model, type), f"{getattr(model, '__name__', '')} is a class", "give a fitted model of it")
+    made: Grafted
+    if (pair := _pair(model)) is not None:
+        made, source = GraftedFactors(**options), _factors(*pair)
+    elif hasattr(model, "similarity") or sp.issparse(model) or isinstance(model, (np.ndarray, Tensor)):
+        require(users is None, "users= was given with an item-item matrix", "leave it out")
+        made, source = GraftedSimilarities(**options), _similarities(getattr(model, "similarity", model))
+    elif callable(model):
+        made, source = GraftedFunction(**options), model
+    else:
+        require(hasattr(type(model), "columns"), f"a {type(model).__name__} cannot be grafted", _TAKES)
+        require(users is None and items is None, "users= or items= was given with a table", "leave them out")
+        made = GraftedTable(**options)
+        source, users, items = _table(model)
+    made.source = source
+    made.user_ids, made.item_ids = (None if ids is None else flat(ids) for ids in (users, items))
+    return made
+
+
+def _pair(model: Any) -> tuple[Any, Any] | None:
+    if isinstance(model, (tuple, list)):
+        require(len(model) == 2, f"a {type(model).__name__} of {len(model)} cannot be grafted", _TAKES)
+        return model[0], model[1]
+    if hasattr(model, "user_factors") and hasattr(model, "item_factors"):
+        return model.user_factors, model.item_factors
+    return None
+
+
+def _factors(users: Any, items: Any) -> tuple[Tensor, Tensor]:
+    require(users is not None and items is not None, *_UNFITTED)
+    x, y = numbers(users, "user factors").cpu(), numbers(items, "item factors").cpu()
+    require(
+        x.shape[1] == y.shape[1],
+        f"the user factors have {x.shape[1]} dimensions and the item factors {y.shape[1]}",
+        "give matrices of users by dimensions and of items by dimensions",
+    )
+    return x, y
+
+
+def _similarities(given: Any) -> Any:
+    """A square matrix without its diagonal: an item says nothing of itself."""
+    require(given is not None, *_UNFITTED)
+    if sp.issparse(given):
+        made = sp.csr_matrix(given, dtype=np.float32, copy=True)
+        made.setdiag(0)
+        made.eliminate_zeros()
+        require(bool(np.isfinite(made.data).all()), "not all the similarities are finite", "look for what went wrong")
+    else:
+        made = numbers(given, "similarities").cpu()
+        made.fill_diagonal_(0)
+    rows, columns = made.shape
+    require(rows == columns, f"the item-item matrix has {rows} rows and {columns} columns", "give as many of both")
+    return made
+
+
+def _table(given: Any) -> tuple[sp.coo_matrix, Any, Any]:
+    """The scores of a table of candidates, [users, items], and the ids of both."""
+    frame = opened(given, "user_id", "item_id", "score")
+    require(len(frame) > 0, "the table of candidates has no rows", "give at least one candidate")
+    users, user = Vocabulary.of(frame["user_id"].to_numpy(), "user")
+    items, item = Vocabulary.of(frame["item_id"].to_numpy(), "item")
+    try:
+        score = frame["score"].to_numpy().astype(np.float32)
+    except (TypeError, ValueError):
+        raise AleatorError("the score column of the table holds no numbers", "give numbers") from None
+    require(bool(np.isfinite(score).all()), "a score of the table is missing or not finite", "drop those rows")
+    cell = user.astype(np.int64) * len(items) + item
+    order = np.argsort(cell, kind="stable")
+    twice = order[1:][np.diff(cell[order]) == 0]
+    require(
+        not len(twice),
+        f"{len(twice)} pairs stand twice in the table, such as "
+        f"{users.decode(user[twice[:1]]).tolist()} and {items.decode(item[twice[:1]]).tolist()}",
+        "give each pair once",
+    )
+    return sp.coo_matrix((score, (user, item)), (len(users), len(items))), users.ids, items.ids

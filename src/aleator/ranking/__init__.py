@@ -1,0 +1,1 @@
+"""Ranking: the blend, the mask of what was seen, and exact top-k."""

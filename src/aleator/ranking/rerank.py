@@ -1,0 +1,72 @@
+"""Candidates that come in a frame, in the order of a recommender's own scores."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from aleator.data.frames import opened, with_columns
+from aleator.data.interactions import Array, check_ids
+from aleator.errors import require
+from aleator.ranking.top import blocks
+
+if TYPE_CHECKING:
+    from aleator.recommender import Recommender
+
+Missing = Literal["error", "drop"]
+
+
+def rerank(by: Recommender, candidates: Any, k: int | None, missing: Missing) -> Any:
+    """As `Recommender.rerank`."""
+    require(
+        k is None or (isinstance(k, (int, np.integer)) and type(k) is not bool and k >= 1),
+        f"k is {k!r}",
+        "give a whole number of at least 1",
+    )
+    require(missing in ("error", "drop"), f"missing is {missing!r}", "give 'error' or 'drop'")
+    frame = opened(candidates, "user_id", "item_id")
+    user, item = (
+        vocabulary.encode(ids) if missing == "drop" else check_ids(vocabulary, ids, kind)
+        for vocabulary, ids, kind in (
+            (by.fitted.users, frame["user_id"].to_list(), "user"),
+            (by.fitted.items, frame["item_id"].to_list(), "item"),
+        )
+    )
+    rows = np.flatnonzero((user >= 0) & (item >= 0))
+    if len(rows) < len(user):
+        told = f"{len(user) - len(rows)} of {len(user)} candidates have an unknown user or item and were left out"
+        warnings.warn(told, stacklevel=3)
+    _, first, same = np.unique(user[rows], return_index=True, return_inverse=True)
+    rows = rows[np.argsort(first[same], kind="stable")]  # by user, in the order in which users come
+    user, item = user[rows], item[rows]
+    start = np.flatnonzero(np.diff(user, prepend=-1))
+    place = np.cumsum(np.diff(user, prepend=-1) != 0) - 1  # of each row's user
+    columns = _told(by, user[start], place, item)
+    order = np.lexsort((item, -columns["score"], place))
+    rank = np.arange(len(order)) - start[place] + 1  # `order` leaves each user's rows where they are together
+    kept = slice(None) if k is None else rank <= k
+    columns = {"rank": rank[kept]} | {name: values[order][kept] for name, values in columns.items()}
+    return with_columns(frame, rows[order][kept], columns)
+
+
+@torch.no_grad()
+def _told(by: Recommender, users: Array, place: Array, item: Array) -> dict[str, Array]:
+    """[n] the score of each pair users[place], item (`place` ascends), and what `explain` tells of it."""
+    found: dict[str, list[Array]] = {}
+    size, _ = blocks(len(users), by.fitted.n_items, by.torch_device)
+    for first in range(0, max(len(users), 1), size):  # once for nobody, for the columns
+        batch = by.histories.batch(torch.from_numpy(users[first : first + size]))
+        rows = slice(*np.searchsorted(place, [first, first + size]))
+        row = place[rows] - first
+        column = np.arange(len(row)) - np.searchsorted(row, row)
+        padded = np.full((len(batch), int(column.max(initial=-1)) + 1), -1)
+        padded[row, column] = item[rows]
+        items = torch.from_numpy(padded).to(by.torch_device)
+        shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
+        parts = {"score": by.score_block(batch, shown).gather(1, at)} | by.explain(batch, items)
+        for name, values in parts.items():
+            found.setdefault(name, []).append(values.cpu().numpy()[row, column])
+    return {name: np.concatenate(values) for name, values in found.items()}

@@ -1,0 +1,138 @@
+"""Ranking: the blend, the mask of what was seen, and exact top-k in bounded memory on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aleator.batches import Users
+from aleator.ranking.blend import blend
+
+Score = Callable[[Users, Tensor | None], Tensor]  # (users, items or None for all) -> [B, n]
+MEMORY = {"cpu": 256 << 20, "cuda": 4 << 30}  # bytes that a block of scores and its copies may take
+_COPIES = 6  # blocks of the same shape alive at once: two scores, the blend, the top-k's workspace
+
+
+def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k highest of each row of `scores` [B, n]: values and columns, [B, k] each.
+
+    Exact: equal scores are ordered by column, whatever the device or the size of the batch. Minus infinity means "not a
+    candidate"; where candidates run out the column is -1.
+
+    >>> top_k(torch.tensor([[1.0, 3.0, 3.0, float("-inf")]]), 4)[1].tolist()
+    [[1, 2, 0, -1]]
+    """
+    n = scores.shape[1]
+    k = min(k, n)
+    values, columns = scores.topk(min(k + 1, n))
+    if n > k:
+        tied = (values[:, k - 1] == values[:, k]) & (values[:, k] > -torch.inf)
+        values, columns = values[:, :k], columns[:, :k]
+        rows = tied.nonzero().squeeze(1)
+        if len(rows):  # topk picks any of the equal ones at the border: choose again, by column
+            sorted_values, sorted_columns = scores[rows].sort(dim=1, descending=True, stable=True)
+            values[rows], columns[rows] = sorted_values[:, :k], sorted_columns[:, :k]
+    columns, order = columns.sort(dim=1)
+    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    columns = columns.gather(1, order)
+    return values, columns.masked_fill(values == -torch.inf, -1)
+
+
+def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: Users) -> Iterator[Tensor]:
+    """The columns of the k best unseen items at each of many lams (ascending), [B, k] each; exact.
+
+    All items are ranked at a few of the lams. Between two of these a blend is a mean of both, so an item below the K-th
+    best at each is below the mean of the two K-th: where k of the best items are above that, nobody else can be.
+    """
+    n_items = r.shape[1]
+    depth = min(2 * k, n_items)
+    anchors = sorted({*lams[::10], lams[-1]})
+    tops = [top_k(_unseen(blend(r, sigma, lam), users), depth) for lam in anchors]
+    columns = _distinct(torch.cat([c for _, c in tops], 1), n_items)
+    nothing = columns == n_items
+    some_r, some_sigma = (x.gather(1, columns.clamp_max(n_items - 1)) for x in (r, sigma))
+    for lam in lams:
+        values, place = top_k(blend(some_r, some_sigma, lam).masked_fill_(nothing, -torch.inf), k)
+        found = columns.gather(1, place.clamp_min(0)).masked_fill(place < 0, -1)
+        if lam not in anchors and depth < n_items:
+            right = next(i for i, anchor in enumerate(anchors) if anchor > lam)
+            share = (anchors[right] - lam) / (anchors[right] - anchors[right - 1])
+            bound = share * tops[right - 1][0][:, -1] + (1 - share) * tops[right][0][:, -1]
+            unsure = (values[:, -1] <= bound).nonzero().squeeze(1)
+            if len(unsure):
+                whole = _unseen(blend(r, sigma, lam), users)[unsure]
+                found[unsure] = top_k(whole, k)[1]
+        yield found
+
+
+def _distinct(columns: Tensor, n: int) -> Tensor:
+    """Each row's columns once and in order, filled up with `n`; -1 is none."""
+    columns = columns.sort(1).values
+    again = (columns == -1) | F.pad(columns[:, 1:] == columns[:, :-1], (1, 0))
+    columns = columns.masked_fill(again, n).sort(1).values
+    return columns[:, : max(int((columns < n).sum(1).max()), 1)].contiguous()
+
+
+def _unseen(scores: Tensor, users: Users) -> Tensor:
+    hide(scores, users)
+    return scores
+
+
+def hide(scores: Tensor, users: Users, first: int = 0) -> None:
+    """Set the history items of each user to minus infinity, in place; column 0 of `scores` is item `first`."""
+    inside = (users.item >= first) & (users.item < first + scores.shape[1])
+    scores[users.row[inside], users.item[inside] - first] = -torch.inf
+
+
+def blocks(n_users: int, n_items: int, device: torch.device, memory: int | None = None) -> tuple[int, int]:
+    """How many users and how many items to score at a time within `memory` bytes."""
+    cells = max((memory or MEMORY[device.type]) // (4 * _COPIES), 1)
+    items = min(n_items, max(cells, 1))
+    return max(min(n_users, cells // items), 1), items
+
+
+def best(
+    score: Score,
+    users: Users,
+    k: int,
+    n_items: int,
+    *,
+    seen: Users | None,
+    candidates: Sequence[Tensor | None] = (None,),
+    chunk: int | None = None,
+) -> list[tuple[Tensor, Tensor]]:
+    """The top k of each set of candidates (a mask over the items, or None for all): [(values, items), ...].
+
+    Items are scored `chunk` at a time and the winners merged, so memory does not grow with the catalogue. `seen` holds
+    what each user must not be shown.
+    """
+    chunk = chunk or n_items
+    found: list[tuple[Tensor, Tensor] | None] = [None] * len(candidates)
+    for first in range(0, n_items, chunk):
+        last = min(first + chunk, n_items)
+        whole = first == 0 and last == n_items
+        items = None if whole else torch.arange(first, last, device=users.index.device)
+        scores = score(users, items)
+        if seen is not None:
+            hide(scores, seen, first)
+        for place, mask in enumerate(candidates):
+            if mask is None:
+                values, columns = top_k(scores, k)
+                picked = torch.where(columns >= 0, columns + first, columns)
+            else:
+                allowed = mask[first:last].nonzero().squeeze(1)
+                if not len(allowed):
+                    continue
+                values, columns = top_k(scores[:, allowed], k)
+                picked = torch.where(columns >= 0, allowed[columns.clamp_min(0)] + first, columns)
+            earlier = found[place]
+            if earlier is not None:
+                values, picked = torch.cat([earlier[0], values], 1), torch.cat([earlier[1], picked], 1)
+                values, columns = top_k(values, k)
+                picked = picked.gather(1, columns.clamp_min(0)).masked_fill(columns < 0, -1)
+            found[place] = values, picked
+    nothing = scores.new_full((len(users), 0), 0), users.index.new_full((len(users), 0), -1)
+    return [nothing if f is None else f for f in found]

@@ -1,0 +1,139 @@
+"""Beyond the paper: does the uncertainty find mislabelled pairs? Where the truth is known, by each score.
+
+The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aleator.aur import AUR
+from aleator.batches import pieces
+from aleator.data.simulate import auroc
+from aleator.data.splits import Split
+from aleator.studies.methods import Method
+from aleator.studies.report.tables import Block, Cell, Row, Table, figure_of
+from aleator.studies.study import Study
+from aleator.studies.workbench import Bench, chosen
+
+SCORES = ("uncertainty", "expectation", "blend", "popularity", "random")
+LIKED = 4.0  # a rating of Coat from which on a pair is positive
+PAIRS = 200_000  # that are drawn in a world
+SMALL = {"model.dim": 16, "estimator.dim": 256}  # these datasets are small
+
+Ids = NDArray[np.int64]
+Truth = tuple[Ids, Ids, NDArray[np.bool_]]  # user, item, label
+
+
+def cells(bench: Bench) -> list[Method]:
+    return [Method("MF-AUR", SMALL), Method("EASE-AUR", {"estimator.dim": SMALL["estimator.dim"]})]
+
+
+def known(bench: Bench) -> tuple[Bench, Truth]:
+    """A bench whose training pairs are positive ones alone, and unobserved pairs of which the truth is known."""
+    if bench.world is not None:
+        return bench, bench.world.unobserved(PAIRS, bench.seed)
+    test = bench.split.test
+    assert test.rating is not None
+    truth = test.user.astype(np.int64), test.item.astype(np.int64), test.rating >= LIKED
+    return bench.on("liked", lambda: liked(bench.split)), truth
+
+
+def liked(split: Split) -> Split:
+    """The pairs that were rated as liked, all for training."""
+    train = split.everything
+    assert train.rating is not None
+    kept = train.take(train.rating >= LIKED)
+    nothing = kept.take(np.zeros(len(kept), bool))
+    return replace(split, train=kept, valid=nothing, test=nothing)
+
+
+def random_test(bench: Bench) -> bool:
+    """Whether the test pairs were assigned at random, and rated."""
+    return bench.dataset == "coat" and bench.split.test.rating is not None
+
+
+def measure(bench: Bench, method: Method) -> Row:
+    own, (user, item, label) = known(bench)
+    aur = own.fit(method)
+    assert isinstance(aur, AUR)
+    r, sigma = parts_of(aur, user, item)
+    scores = {
+        "uncertainty": sigma,
+        "expectation": r,
+        "blend": aur.lam_used * r + (1 - aur.lam_used) * sigma,
+        "popularity": own.split.everything.popularity[item],
+        "random": np.random.default_rng(bench.seed).random(len(item)),
+    }
+    metrics = {
+        "auroc": {name: auroc(label, score) for name, score in scores.items()},
+        "average_precision": {name: average_precision(label, score) for name, score in scores.items()},
+    }
+    about = {"pairs": len(label), "liked": float(label.mean()), "chosen": chosen(aur), "config": aur.options()}
+    return {"metrics": metrics, **about}
+
+
+def parts_of(aur: AUR, user: Ids, item: Ids) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Expectation and uncertainty of each pair, in blocks of users."""
+    r, sigma = np.empty(len(user)), np.empty(len(user))
+    order = np.argsort(user, kind="stable")
+    for index in pieces(torch.from_numpy(np.unique(user)), 2048):
+        with torch.no_grad():
+            parts = aur.parts(aur.histories.batch(index))
+        first, last = np.searchsorted(user[order], [index[0], index[-1] + 1])
+        rows = order[first:last]
+        at = np.searchsorted(index.numpy(), user[rows])
+        for target, part in zip((r, sigma), parts, strict=True):
+            target[rows] = part.cpu().numpy()[at, item[rows]]
+    return r, sigma
+
+
+def average_precision(label: Any, score: Any) -> float:
+    """The mean over positive pairs of the precision among all pairs that score at least as high.
+
+    >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1])
+    0.8333333333333333
+    """
+    label, score = np.asarray(label, bool), np.asarray(score, np.float64)
+    order = np.argsort(-score, kind="stable")
+    last = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])  # ties are taken together
+    found = np.cumsum(label[order])[last]
+    return float((np.diff(found, prepend=0) * found / (last + 1)).sum() / label.sum())
+
+
+def show(rows: Sequence[Row]) -> list[Block]:
+    blocks: list[Block] = []
+    for metric, words in (("auroc", "AUROC"), ("average_precision", "average precision")):
+        runs: dict[str, list[Row]] = {}
+        for row in rows:
+            runs.setdefault(row["method"], []).append(row)
+        lines: list[list[Cell]] = [
+            [method, *(figure_of(own, metric, score) for score in SCORES)] for method, own in runs.items()
+        ]
+        share = np.mean([row["liked"] for row in rows])
+        caption = (
+            f"{rows[0]['dataset']}: {words} of each score against the true label of unobserved pairs, of which "
+            f"{share:.1%} are liked; mean over {len(rows) // max(len(runs), 1)} seeds, with its 95 % "
+            "interval where there are several."
+        )
+        blocks.append(Table(["method", *SCORES], lines, caption))
+    return blocks
+
+
+STUDY = Study(
+    name="beyond",
+    part="mislabelled",
+    title="Beyond: does the uncertainty find mislabelled pairs?",
+    question="Among pairs that were not observed, does a high uncertainty point at those that are truly liked, better "
+    "than popularity, chance, and the expectation?",
+    cells=cells,
+    measure=measure,
+    show=show,
+    applies=lambda bench: bench.recipe == "ours" and (bench.world is not None or random_test(bench)),
+)

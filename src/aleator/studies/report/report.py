@@ -1,0 +1,84 @@
+"""The report of a folder of results: one HTML page, the same as markdown with pictures, and the tables as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aleator.errors import require
+from aleator.studies.report.page import Page
+from aleator.studies.report.tables import Block, Row, Table
+from aleator.studies.reproduce import DATASETS, studies
+from aleator.studies.study import Study
+
+TITLE = "Aleatoric uncertainty-aware recommendation: the paper, measured again"
+LEGEND = (
+    "Recipe ours chooses epochs and lam on a validation part and refits on all training pairs. Recipe paper mirrors the "
+    "released program, which chooses them on the test part: it is here only to be set beside published numbers, and its "
+    "figures are optimistic. Overall ranks all items for all test items; tail absolute counts only the test items in the "
+    "tail; tail relative ranks tail items alone. Published figures are shown only where the paper used the same split."
+)
+
+
+def sections(results: Path) -> Iterator[tuple[Study, str, str, list[Row]]]:
+    """The records of each study by dataset and recipe, in the order of the paper."""
+    for study in studies("all"):
+        files = {file.stem: file for file in (results / study.name).glob("*.jsonl")}
+        for dataset in sorted(files, key=lambda n: (DATASETS.index(n) if n in DATASETS else len(DATASETS), n)):
+            rows = study.rows(results, dataset)
+            for recipe in ("paper", "ours"):
+                chosen = [row for row in rows if row["recipe"] == recipe]
+                if chosen:
+                    yield study, dataset, recipe, chosen
+
+
+def write(results: Path, out: Path) -> Path:
+    """Write report.html, report.md with its figures, and report.json into the folder `out`; the first of them."""
+    page, lines, tables = Page(TITLE, LEGEND), [f"# {TITLE}", "", LEGEND, ""], []
+    shown: Study | None = None
+    for study, dataset, recipe, rows in sections(results):
+        if shown is not study:
+            page.section(study.title, study.question)
+            lines += [f"## {study.title}", "", study.question, ""]
+            shown = study
+        page.heading(f"{dataset}, recipe {recipe}")
+        lines += [f"### {dataset}, recipe {recipe}", ""]
+        for number, block in enumerate(study.show(rows)):
+            name = "-".join(filter(None, (study.name, study.part, dataset, recipe, str(number))))
+            _set(page, lines, block, out, name)
+            if isinstance(block, Table):
+                told: dict[str, Any] = {"study": study.name, "part": study.part, "dataset": dataset, "recipe": recipe}
+                tables.append(told | {"caption": block.caption, "columns": block.columns, "rows": block.rows})
+        obtained = obtained_by(rows)
+        page.note(obtained)
+        lines += [obtained, ""]
+    require(shown is not None, f"'{results}' holds no records", "make some with aleator reproduce")
+    (out / "report.md").write_text("\n".join(lines))
+    (out / "report.json").write_text(json.dumps(tables, indent=1))
+    return page.write(out / "report.html")
+
+
+def _set(page: Page, lines: list[str], block: Block, out: Path, name: str) -> None:
+    """One table or figure on the page and in markdown."""
+    out.mkdir(parents=True, exist_ok=True)
+    if isinstance(block, Table):
+        page.table(block.columns, block.rows, block.caption)
+        lines += [block.markdown(), "", block.caption, ""]
+        return
+    (out / "figures").mkdir(exist_ok=True)
+    block.figure.savefig(out / "figures" / f"{name}.png", dpi=150)
+    page.figure(block.figure, block.caption, block.alt)
+    lines += [f"![{block.alt}](figures/{name}.png)", "", block.caption, ""]
+
+
+def obtained_by(rows: list[Row]) -> str:
+    """The commands and machines behind a group of records, and whether they are to be taken seriously."""
+    found: dict[str, None] = {}
+    for row in rows:
+        machine = row["machine"]
+        where = f"{machine['cores']} cores, {machine['device']}, torch {row['versions']['torch']}"
+        found[f"`{row['command']}` ({where})"] = None
+    quick = " Quick: trained for a look, not for figures." if any("quick" in row for row in rows) else ""
+    return "Made by " + "; ".join(found) + "." + quick

@@ -1,0 +1,5 @@
+"""Tuning: the search for good options, and its trials."""
+
+from aleator.tuning.search import Tuned, tune
+
+__all__ = ["Tuned", "tune"]

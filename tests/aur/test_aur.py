@@ -1,0 +1,635 @@
+"""AUR: fit, score, recommend, save, load, as a person uses it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+import aleator as al
+from aleator import checkpoint
+from aleator.aur import choice as selection
+
+Make = Callable[..., al.AUR]
+COLUMNS = ["user_id", "item_id", "rank", "score", "expectation", "uncertainty", "popularity", "tail"]
+
+
+def bytes_of(aur: al.Recommender | al.AUR | al.Model, folder: Path) -> list[bytes]:
+    aur.save(folder)
+    return [(folder / name).read_bytes() for name in ("manifest.json", "tensors.safetensors")]
+
+
+def named(data: al.Interactions) -> dict[str, list[str]]:
+    """The pairs with texts as ids, and one more for each user, so that every item has one."""
+    everyone = np.arange(80)
+    user, item = np.r_[data.user, everyone], np.r_[data.item, everyone % 50]
+    return {"user_id": [f"u{u}" for u in user], "item_id": [f"i{i:02}" for i in item]}
+
+
+@pytest.fixture(scope="module")
+def with_names(split: al.Split, small_aur: Make) -> al.AUR:
+    """Fitted on data with texts as ids, of no frame, with titles."""
+    data = al.read(named(split.everything)).with_titles({"i03": "The third", "i04": "The fourth"})
+    return small_aur(lam=0.5).fit(data)
+
+
+def planted(aur: al.AUR, tail_item: int, head_item: int) -> None:
+    """Everything is alike, except that one tail item is uncertain and one head item is expected."""
+    n_items, model = aur.fitted.n_items, aur.model
+    assert isinstance(model, al.MF)
+    assert isinstance(aur.estimator, al.FactorEstimator)
+    model.user_factors = torch.ones(aur.fitted.n_users, 1)
+    model.item_factors = torch.full((n_items, 1), 0.01)
+    model.item_factors[tail_item], model.item_factors[head_item] = 0.3, 0.5
+    sigma = torch.full((n_items,), 0.01)
+    sigma[tail_item], sigma[head_item] = 0.8, 0.05
+    aur.estimator.z = torch.ones(n_items, 1)  # a user of one item has p = 1, and s = q
+    aur.estimator.q = torch.log(sigma.square() * aur.objective.k)[:, None]
+
+
+class TestBlend:
+    def test_at_lam_1_the_ranking_is_the_bare_models(self, fitted_aur: al.AUR) -> None:
+        users = list(range(80))
+        mine = fitted_aur.recommend(users, k=20, lam=1.0)
+        bare = fitted_aur.model.recommend(users, k=20)
+        assert mine.select("user_id", "item_id", "rank").equals(bare.select("user_id", "item_id", "rank"))
+        np.testing.assert_allclose(mine["score"], bare["score"], rtol=1e-6)
+
+    def test_at_lam_0_the_ranking_is_by_the_uncertainty(self, fitted_aur: al.AUR) -> None:
+        mine = fitted_aur.recommend([0, 5], k=30, lam=0.0)
+        np.testing.assert_allclose(mine["score"], mine["uncertainty"], rtol=1e-5)
+        for user in (0, 5):
+            assert mine.filter(user_id=user)["uncertainty"].is_sorted(descending=True)
+
+    def test_a_score_is_the_blend_of_the_two_that_are_shown(self, fitted_aur: al.AUR) -> None:
+        mine = fitted_aur.recommend([0, 5, 9], k=20, lam=0.3)
+        np.testing.assert_allclose(mine["score"], 0.3 * mine["expectation"] + 0.7 * mine["uncertainty"], rtol=1e-4)
+
+    def test_expectation_and_uncertainty_can_be_asked_for(self, fitted_aur: al.AUR) -> None:
+        users, items = [3, 1], [7, 0, 49]
+        r, sigma = fitted_aur.expectation(users, items), fitted_aur.uncertainty(users, items)
+        assert r.shape == sigma.shape == (2, 3)
+        assert (sigma > 0).all()
+        lam = fitted_aur.lam_used
+        torch.testing.assert_close(fitted_aur.score(users, items), lam * r + (1 - lam) * sigma)
+        torch.testing.assert_close(fitted_aur.uncertainty(users)[:, items], sigma)
+        shown = fitted_aur.recommend([3], k=50, filter_seen=False, untrained=True)
+        at = {item: place for place, item in enumerate(shown["item_id"])}
+        np.testing.assert_allclose(sigma[0], [shown["uncertainty"][at[i]] for i in items], rtol=1e-5)
+
+    def test_a_tail_item_of_high_uncertainty_outranks_a_head_item_of_low_uncertainty(
+        self, small_aur: Make, split: al.Split
+    ) -> None:
+        aur = small_aur(lam=0.5).fit(split)
+        order = np.argsort(aur.fitted.popularity, kind="stable")
+        tail_item, head_item = int(order[aur.fitted.popularity[order] > 0][0]), int(order[-1])
+        planted(aur, tail_item, head_item)
+        other = int(order[-5])
+        first = {lam: aur.recommend({"new": [other]}, k=2, lam=lam)["item_id"].to_list() for lam in (1.0, 0.5, 0.0)}
+        assert first[1.0] == [head_item, tail_item]
+        assert first[0.5] == [tail_item, head_item]
+        assert first[0.0][0] == tail_item
+        shown = aur.recommend({"new": [other]}, k=2)
+        assert shown["tail"].to_list() == [True, False]
+        np.testing.assert_allclose(shown["uncertainty"], [0.8, 0.05], rtol=1e-4)
+
+    def test_the_knob_stays_where_it_was_turned_and_recommend_leaves_it(self, small_aur: Make, split: al.Split) -> None:
+        aur = small_aur(lam=0.5).fit(split)
+        at_half, at_zero = aur.score([0]), aur.recommend([0], k=5, lam=0.0)
+        assert torch.equal(aur.score([0]), at_half)
+        aur.set_lam(0)
+        assert aur.recommend([0], k=5).equals(at_zero)
+
+    def test_a_recommendation_at_another_lam_does_not_show_in_scores_asked_for_meanwhile(
+        self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As when a service answers two people at once."""
+        aur = small_aur(lam=0.5).fit(split)
+        expected, real, meanwhile = aur.score([1]), aur.model.score_block, []
+
+        def interrupted(*given: Any) -> Any:
+            monkeypatch.setattr(aur.model, "score_block", real)
+            meanwhile.append(aur.score([1]))
+            return real(*given)
+
+        monkeypatch.setattr(aur.model, "score_block", interrupted)
+        aur.recommend([0], k=5, lam=0.0)
+        assert torch.equal(meanwhile[0], expected)
+
+    @pytest.mark.parametrize("lam", [-0.1, 1.1, float("nan"), "half", "auto"])
+    def test_a_lam_outside_0_to_1_is_refused_and_changes_nothing(self, fitted_aur: al.AUR, lam: Any) -> None:
+        before = fitted_aur.lam_used
+        with pytest.raises(al.AleatorError, match="lam"):
+            fitted_aur.recommend([0], lam=lam)
+        with pytest.raises(al.AleatorError, match="lam"):
+            fitted_aur.set_lam(lam)
+        assert fitted_aur.lam_used == before
+
+
+class TestRecommend:
+    def test_the_columns(self, fitted_aur: al.AUR, with_names: al.AUR) -> None:
+        assert fitted_aur.recommend([0], k=3).columns == COLUMNS
+        assert with_names.recommend(["u0"], k=3).columns == [*COLUMNS, "title"]
+
+    def test_ranks_scores_and_users_are_in_order(self, fitted_aur: al.AUR) -> None:
+        shown = fitted_aur.recommend([9, 2], k=6)
+        assert shown["user_id"].to_list() == [9] * 6 + [2] * 6
+        assert shown["rank"].to_list() == list(range(1, 7)) * 2
+        for user in (9, 2):
+            assert shown.filter(user_id=user)["score"].is_sorted(descending=True)
+
+    def test_seen_items_are_left_out_unless_asked_for(self, fitted_aur: al.AUR) -> None:
+        data = fitted_aur.fitted
+        for user in range(0, 80, 7):
+            seen = set(data.item[data.user == user].tolist())
+            assert not seen & set(fitted_aur.recommend([user], k=50)["item_id"].to_list())
+            assert seen <= set(fitted_aur.recommend([user], k=50, filter_seen=False)["item_id"].to_list())
+
+    def test_popularity_and_tail_are_those_of_all_training_pairs(self, fitted_aur: al.AUR, split: al.Split) -> None:
+        shown = fitted_aur.recommend(list(range(10)), k=30)
+        popularity = split.everything.popularity
+        items = shown["item_id"].to_numpy()
+        assert shown["popularity"].to_list() == popularity[items].tolist()
+        assert shown["tail"].to_list() == al.Tail.mass(0.5).mask(popularity)[items].tolist()
+
+    def test_without_refit_the_tail_does_not_move_either(self, small_aur: Make, split: al.Split) -> None:
+        """DESIGN: the tail is computed on train and valid together, whether or not a validation part is carved."""
+        aur = small_aur(refit=False).fit(split)
+        expected = al.Tail.mass(0.5).mask(split.everything.popularity)
+        assert (al.Tail.mass(0.5).mask(split.train.popularity) != expected).any()  # or this could not fail
+        shown = aur.recommend(list(range(80)), k=30)
+        assert shown["tail"].to_list() == expected[shown["item_id"].to_numpy()].tolist()
+
+    def test_allow_and_deny(self, fitted_aur: al.AUR) -> None:
+        everything = fitted_aur.recommend([0], k=50)["item_id"].to_list()
+        some = everything[3:9]
+        allowed = fitted_aur.recommend([0], k=50, allow=some)["item_id"].to_list()
+        assert allowed == some  # in the order of their scores
+        denied = fitted_aur.recommend([0], k=50, deny=some)["item_id"].to_list()
+        assert denied == [i for i in everything if i not in some]
+        both = fitted_aur.recommend([0], k=50, allow=some, deny=some[:2])["item_id"].to_list()
+        assert both == some[2:]
+        nothing = fitted_aur.recommend([0], k=50, allow=[])
+        assert nothing.columns == COLUMNS
+        assert len(nothing) == 0
+        with pytest.raises(al.AleatorError, match="unknown item 'x'"):
+            fitted_aur.recommend([0], allow=["x"])
+        with pytest.raises(al.AleatorError, match="unknown item 999"):
+            fitted_aur.recommend([0], deny=[999])
+
+    def test_items_never_trained_on_are_shown_only_if_asked_for(self, small_aur: Make, split: al.Split) -> None:
+        missing = int(np.argmax(split.everything.popularity))
+        kept = split.everything.take(split.everything.item != missing)
+        aur = small_aur(lam=0.5).fit(kept)
+        assert missing not in aur.recommend([0], k=50)["item_id"].to_list()
+        assert missing in aur.recommend([0], k=50, untrained=True)["item_id"].to_list()
+
+    @pytest.mark.parametrize("k", [0, -1, 51, 2.5, "ten"])
+    def test_an_impossible_k_is_refused(self, fitted_aur: al.AUR, k: Any) -> None:
+        with pytest.raises(al.AleatorError, match="k is"):
+            fitted_aur.recommend([0], k=k)
+
+    def test_the_whole_catalogue_may_be_asked_for(self, fitted_aur: al.AUR) -> None:
+        shown = fitted_aur.recommend([0], k=50, filter_seen=False, untrained=True)
+        assert sorted(shown["item_id"].to_list()) == list(range(50))
+
+    def test_unknown_users_are_refused_by_name(self, with_names: al.AUR) -> None:
+        for use in (with_names.recommend, with_names.score, with_names.uncertainty):
+            with pytest.raises(al.AleatorError, match=r"unknown user 'nobody' and 1 more.*such as 'u0'"):
+                use(["u0", "nobody", "nothing"])
+
+    @pytest.mark.parametrize("users", ["u0", 5])
+    def test_one_user_in_place_of_a_list_is_an_error_of_ours(self, with_names: al.AUR, users: Any) -> None:
+        with pytest.raises(al.AleatorError, match="users is"):
+            with_names.recommend(users)
+
+    def test_users_may_come_as_any_iterable(self, with_names: al.AUR) -> None:
+        expected = with_names.recommend(["u1", "u2"], k=3)
+        for users in (("u1", "u2"), np.array(["u1", "u2"]), pd.Series(["u1", "u2"]), pl.Series(["u1", "u2"])):
+            assert with_names.recommend(users, k=3).equals(expected)
+        assert with_names.recommend((u for u in ["u1", "u2"]), k=3).equals(expected)  # type: ignore[arg-type]
+
+    def test_nobody_gets_an_empty_frame_with_the_columns(self, fitted_aur: al.AUR, with_names: al.AUR) -> None:
+        assert fitted_aur.recommend([], k=3).columns == COLUMNS
+        assert with_names.recommend([], k=3).columns == [*COLUMNS, "title"]
+        assert with_names.recommend({}, k=3).columns == [*COLUMNS, "title"]
+
+    def test_a_history_of_partly_unknown_items_is_served_and_one_of_only_unknown_items_refused(
+        self, with_names: al.AUR
+    ) -> None:
+        known = with_names.recommend({"new": ["i01", "i02"]}, k=5)
+        assert with_names.recommend({"new": ["i02", "what", "i01", "i01"]}, k=5).equals(known)
+        with pytest.raises(al.AleatorError, match="none of the 2 items in the history of 'new' is known"):
+            with_names.recommend({"new": ["what", "ever"]})
+        with pytest.raises(al.AleatorError, match="none of the 0 items"):
+            with_names.recommend({"new": []})
+
+    def test_a_history_given_as_one_text_is_refused_rather_than_read_letter_by_letter(self) -> None:
+        data = al.Interactions.of(["a", "a", "b", "b", "c", "c"], ["x", "y", "x", "z", "y", "z"])
+        with pytest.raises(al.AleatorError):
+            al.MF(dim=2).fit(data).recommend({"new": "xy"}, k=1)
+
+    def test_somebody_with_a_users_history_gets_that_users_list(self, fitted_aur: al.AUR) -> None:
+        data = fitted_aur.fitted
+        history = data.item[data.user == 11].tolist()
+        mine, theirs = fitted_aur.recommend([11], k=10), fitted_aur.recommend({11: history}, k=10)
+        assert mine["item_id"].to_list() == theirs["item_id"].to_list()
+        np.testing.assert_allclose(mine["score"], theirs["score"], rtol=1e-3, atol=1e-4)
+
+    def test_a_repeated_user_is_served_twice(self, fitted_aur: al.AUR) -> None:
+        assert fitted_aur.recommend([4, 4], k=3)["user_id"].to_list() == [4] * 6
+
+    def test_titles_stand_beside_their_items(self, with_names: al.AUR) -> None:
+        shown = with_names.recommend(["u0", "u1"], k=3, filter_seen=False, allow=["i03", "i05"])
+        titles = dict(zip(shown["item_id"], shown["title"], strict=True))
+        assert titles["i03"] == "The third"
+        assert titles["i05"] == "i05"
+
+    def test_memory_changes_nothing(self, fitted_aur: al.AUR) -> None:
+        users = list(range(80))
+        whole = fitted_aur.recommend(users, k=10)
+        for memory in (24 * 7, 24 * 333):
+            part = fitted_aur.recommend(users, k=10, memory=memory)
+            assert part["item_id"].to_list() == whole["item_id"].to_list()
+            np.testing.assert_allclose(part["score"], whole["score"], rtol=1e-5)
+
+    def test_frames_come_back_as_the_kind_that_was_given(
+        self, split: al.Split, small_aur: Make, tmp_path: Path
+    ) -> None:
+        columns = named(split.train)
+        pyarrow = pytest.importorskip("pyarrow")
+        for frame in (pd.DataFrame(columns), pl.DataFrame(columns), pyarrow.table(columns)):
+            aur = small_aur(lam=0.5, estimator__max_epochs=2).fit(al.read(frame))
+            assert type(aur.recommend(["u0"], k=3)) is type(frame)
+            aur.save(tmp_path / "m")
+            assert type(al.AUR.load(tmp_path / "m").recommend(["u0"], k=3)) is type(frame)
+        assert isinstance(small_aur(lam=0.5).fit(al.read(columns)).recommend(["u0"], k=3), pl.DataFrame)
+
+
+class TestFit:
+    def test_refit_uses_all_training_pairs_and_no_refit_those_of_train(self, small_aur: Make, split: al.Split) -> None:
+        assert len(split.everything) > len(split.train)
+        for refit, data in ((True, split.everything), (False, split.train)):
+            aur = small_aur(refit=refit).fit(split)
+            assert aur.fitted.fingerprint == aur.model.fitted.fingerprint == data.fingerprint
+            assert torch.equal(aur.model.score([0]), al.MF(dim=8, iterations=5).fit(data).score([0]))
+
+    def test_the_refit_runs_for_the_epochs_that_validation_chose(
+        self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        aur, asked = small_aur(estimator__check_every=1), []
+        real = type(aur.estimator).train
+
+        def spy(self: Any, histories: Any, *given: Any, epochs: int | None = None, **more: Any) -> None:
+            real(self, histories, *given, epochs=epochs, **more)
+            asked.append((len(histories.item), epochs, self.log.best_epoch))
+
+        monkeypatch.setattr(type(aur.estimator), "train", spy)
+        aur.fit(split)
+        assert [row[0] for row in asked] == [len(split.train), len(split.everything)]
+        assert asked[0][1] is None
+        assert asked[1][1] == asked[0][2]
+        assert aur.estimator.log is not None
+        assert "metric" in aur.estimator.log.rows[0]  # the log is that of the validated training
+
+    def test_a_training_of_one_epoch_learns(self, small_aur: Make, split: al.Split) -> None:
+        options = {"refit": False, "lam": 0.0, "estimator__check_every": 2, "estimator__init": 0.01}
+        one, two = (small_aur(estimator__max_epochs=n, **options).fit(split) for n in (1, 2))
+        assert isinstance(one.estimator, al.FactorEstimator)
+        start = torch.Generator().manual_seed(0)
+        assert not torch.equal(one.estimator.z, 0.01 * torch.randn(50, 16, generator=start))
+        assert not torch.equal(one.score([0]), two.score([0]))
+
+    def test_bare_interactions_are_enough(self, small_aur: Make, split: al.Split) -> None:
+        aur = small_aur().fit(split.everything)
+        assert len(aur.fitted) == len(split.everything)
+        assert 0 <= aur.lam_used <= 1
+
+    def test_the_test_part_is_never_touched(self, small_aur: Make, split: al.Split, tmp_path: Path) -> None:
+        flipped = al.Interactions.of(
+            split.test.user, 49 - split.test.item, users=split.test.users, items=split.test.items
+        )
+        for number, test in enumerate((flipped, split.test.take(np.zeros(len(split.test), bool)))):
+            other = replace(split, test=test)
+            assert bytes_of(small_aur().fit(split), tmp_path / f"a{number}") == bytes_of(
+                small_aur().fit(other), tmp_path / f"b{number}"
+            )
+
+    def test_the_same_seed_gives_the_same_files_and_another_seed_does_not(
+        self, small_aur: Make, split: al.Split, tmp_path: Path
+    ) -> None:
+        options = {"estimator__history_dropout": 0.3, "estimator__activation": "tanh"}
+        one, same, other = (
+            bytes_of(small_aur(seed=seed, **options).fit(split), tmp_path / name)
+            for name, seed in (("a", 1), ("b", 1), ("c", 2))
+        )
+        assert one == same
+        assert one[1] != other[1]
+
+    def test_fitting_twice_gives_what_fitting_once_gives(
+        self, small_aur: Make, split: al.Split, tmp_path: Path
+    ) -> None:
+        aur = small_aur().fit(split.train)
+        assert bytes_of(aur.fit(split), tmp_path / "a") == bytes_of(small_aur().fit(split), tmp_path / "b")
+
+    def test_lam_is_chosen_by_what_select_says(self, small_aur: Make, split: al.Split) -> None:
+        overall = small_aur(select="overall").fit(split)
+        assert [row["lam"] for row in overall.curve] == list(selection.FINE)
+        best = max(row["recall@20"] for row in overall.curve)
+        chosen = next(row for row in overall.curve if row["lam"] == overall.lam_used)
+        assert chosen["recall@20"] == best
+        balanced = small_aur(select="balanced").fit(split)
+        assert balanced.curve == overall.curve
+        chosen = next(row for row in balanced.curve if row["lam"] == balanced.lam_used)
+        assert chosen["recall@20"] >= balanced.curve[-1]["recall@20"]
+        assert chosen["tail_recall@50"] >= balanced.curve[-1]["tail_recall@50"]
+
+    def test_a_given_lam_is_kept_and_the_curve_is_drawn_all_the_same(self, small_aur: Make, split: al.Split) -> None:
+        aur = small_aur(lam=0.37).fit(split)
+        assert aur.lam_used == 0.37
+        assert len(aur.curve) == len(selection.FINE)
+
+    def test_more_alpha_lifts_the_tail(self, split: al.Split, small_aur: Make) -> None:
+        def tail_share(alpha: float) -> float:
+            aur = small_aur(alpha=alpha, lam=0.0, estimator__max_epochs=30).fit(split)
+            return float(aur.recommend(list(range(80)), k=10)["tail"].mean())
+
+        assert tail_share(8.0) > tail_share(1.0)
+
+    def test_what_was_given_to_fit_is_not_changed(self, small_aur: Make, split: al.Split) -> None:
+        before = split.train.fingerprint, split.valid.fingerprint, split.test.fingerprint
+        parts = [replace(part) for part in (split.train, split.valid, split.test)]
+        copy = replace(split, train=parts[0], valid=parts[1], test=parts[2])
+        for part in parts:
+            for array in (part.user, part.item, part.csr.data, part.csr.indices, part.popularity):
+                array.flags.writeable = False
+        try:
+            small_aur().fit(copy)
+        finally:
+            for part in parts:
+                part.user.flags.writeable = part.item.flags.writeable = True
+        assert (copy.train.fingerprint, copy.valid.fingerprint, copy.test.fingerprint) == before
+
+    def test_a_model_given_to_two_aurs_is_not_shared(self, split: al.Split) -> None:
+        model, estimator = al.MF(dim=4), al.FactorEstimator(dim=4, max_epochs=2)
+        one, other = (al.AUR(model, estimator=estimator, seed=seed).fit(split) for seed in (0, 1))
+        assert one.model is not other.model
+        assert one.estimator is not other.estimator
+        assert not torch.equal(one.model.score([0]), other.model.score([0]))
+
+    @pytest.mark.parametrize("data", ["ratings.csv", None, [1, 2], np.eye(3)])
+    def test_what_cannot_be_fitted_on_is_refused(self, small_aur: Make, data: Any) -> None:
+        with pytest.raises(al.AleatorError, match="cannot be fitted on"):
+            small_aur().fit(data)
+
+    def test_one_user_is_refused(self, small_aur: Make) -> None:
+        with pytest.raises(al.AleatorError, match="one user"):
+            small_aur().fit(al.Interactions.of([1, 1, 1], [1, 2, 3]))
+
+    def test_users_of_one_pair_each_leave_nothing_to_validate_on(self, small_aur: Make) -> None:
+        with pytest.raises(al.AleatorError, match="no validation pair"):
+            small_aur().fit(al.Interactions.of([1, 2, 3], [1, 2, 3]))
+
+    def test_a_loss_that_is_not_finite_stops_with_the_epoch_and_what_to_try(
+        self, small_aur: Make, split: al.Split
+    ) -> None:
+        with pytest.raises(al.AleatorError, match=r"uncertainty estimator diverged.*in epoch \d+.*learning rate"):
+            small_aur(estimator__lr=1e30).fit(split)
+
+    def test_options_are_checked_by_name_and_not_fitted_is_said(self) -> None:
+        with pytest.raises(al.AleatorError, match="did you mean 'alpha'"):
+            al.AUR(al.MF(), alhpa=2.0)
+        for use in (lambda a: a.recommend([0]), lambda a: a.score([0]), lambda a: a.uncertainty([0])):
+            with pytest.raises(al.AleatorError, match="not fitted"):
+                use(al.AUR(al.MF()))
+
+
+@pytest.fixture(scope="module")
+def paper(small_aur: Make, split: al.Split) -> al.AUR:
+    options = {"model__max_epochs": 4, "model__lr": 0.01, "recipe": "paper"}
+    return small_aur(**options).fit(replace(split, paper_tail=al.Tail.count(2)))
+
+
+class TestRecipePaper:
+    def test_it_chooses_on_the_test_part_from_the_papers_grid(self, paper: al.AUR, split: al.Split) -> None:
+        assert [row["lam"] for row in paper.curve] == list(selection.PAPER)
+        assert paper.fitted.fingerprint == split.everything.fingerprint
+        report = al.evaluate(paper, split, k=(20,))
+        chosen = next(row for row in paper.curve if row["lam"] == paper.lam_used)
+        assert report.mean("overall", "recall@20") == pytest.approx(chosen["recall@20"])
+
+    def test_its_tail_is_the_programs(self, paper: al.AUR, split: al.Split) -> None:
+        shown = paper.recommend([0, 1], k=30)
+        assert shown["tail"].to_list() == [n <= 2 for n in shown["popularity"]]
+
+    def test_it_is_labelled_wherever_its_figures_are_printed(self, paper: al.AUR, split: al.Split) -> None:
+        """Also where nobody repeats to `evaluate` what the model was made with."""
+        assert "recipe paper" in str(al.evaluate(paper, split, recipe="paper"))
+        assert "recipe paper" in str(al.evaluate(paper, split))
+
+    def test_it_is_remembered_by_the_saved_model(self, paper: al.AUR, split: al.Split, tmp_path: Path) -> None:
+        paper.save(tmp_path / "m")
+        assert json.loads((tmp_path / "m" / "manifest.json").read_text())["options"]["recipe"] == "paper"
+        loaded = al.AUR.load(tmp_path / "m")
+        assert loaded.recipe == "paper"
+        assert loaded.objective == paper.objective
+        assert loaded.recommend([0], k=5).equals(paper.recommend([0], k=5))
+
+    def test_without_a_test_part_it_is_refused(self, small_aur: Make, split: al.Split) -> None:
+        with pytest.raises(al.AleatorError, match="chooses on the test part"):
+            small_aur(recipe="paper").fit(split.everything)
+
+
+class TestSaveAndLoad:
+    def test_what_is_loaded_is_what_was_saved(self, with_names: al.AUR, tmp_path: Path) -> None:
+        with_names.save(tmp_path / "m")
+        for loaded in (al.AUR.load(tmp_path / "m"), al.load_model(tmp_path / "m")):
+            assert isinstance(loaded, al.AUR)
+            assert torch.equal(loaded.score(["u0", "u7"]), with_names.score(["u0", "u7"]))
+            assert loaded.recommend({"new": ["i01"]}, k=9).equals(with_names.recommend({"new": ["i01"]}, k=9))
+            assert loaded.recommend(["u3"], k=9).equals(with_names.recommend(["u3"], k=9))
+            assert (loaded.lam_used, loaded.curve) == (with_names.lam_used, with_names.curve)
+            assert loaded.fitted.fingerprint == with_names.fitted.fingerprint
+
+    def test_saving_what_was_loaded_gives_the_same_files(self, fitted_aur: al.AUR, tmp_path: Path) -> None:
+        before = bytes_of(fitted_aur, tmp_path / "a")
+        assert bytes_of(al.AUR.load(tmp_path / "a"), tmp_path / "b") == before
+
+    def test_the_manifest_says_what_it_is_of(self, fitted_aur: al.AUR, tmp_path: Path) -> None:
+        fitted_aur.save(tmp_path / "m")
+        manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+        assert manifest["kind"] == "AUR"
+        assert manifest["data"]["fingerprint"] == fitted_aur.fitted.fingerprint
+        assert manifest["options"]["model"]["options"]["dim"] == 8
+        assert manifest["learned"]["lam"] == fitted_aur.lam_used
+        assert {"aleator", "torch", "numpy"} <= set(manifest["versions"])
+
+    @pytest.mark.parametrize("tail", [al.Tail.count(1_234_567), al.Tail.mass(0.123456789), al.Tail.items(0.85)])
+    def test_the_tail_survives(self, small_aur: Make, split: al.Split, tmp_path: Path, tail: al.Tail) -> None:
+        small_aur(tail=tail, lam=0.5).fit(split).save(tmp_path / "m")
+        loaded = al.AUR.load(tmp_path / "m")
+        assert (loaded.tail, loaded.tail_rule) == (tail, tail)
+
+    def test_the_device_asked_for_at_loading_is_that_of_every_part(
+        self, small_aur: Make, split: al.Split, tmp_path: Path
+    ) -> None:
+        """A model that was fitted on one machine's device is loaded on another's."""
+        small_aur(lam=0.5, device="cpu").fit(split).save(tmp_path / "m")
+        path = tmp_path / "m" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        for part in (manifest, manifest["options"]["model"], manifest["options"]["estimator"]):
+            part["options"]["device"] = "cuda:7"
+        path.write_text(json.dumps(manifest))
+        loaded = al.AUR.load(tmp_path / "m", device="cpu")
+        assert (loaded.device, loaded.model.device, loaded.estimator.device) == ("cpu", "cpu", "cpu")
+        assert loaded.expectation([0], [1, 2]).shape == (1, 2)
+
+    @pytest.fixture
+    def folder(self, fitted_aur: al.AUR, tmp_path: Path) -> Path:
+        fitted_aur.save(tmp_path / "m")
+        return tmp_path / "m"
+
+    def assert_refused(self, folder: Path, match: str = "damaged or foreign") -> None:
+        for load in (al.AUR.load, al.load_model):
+            with pytest.raises(al.AleatorError, match=match):
+                load(folder)
+
+    @pytest.mark.parametrize("keep", [0, 5, 100, -1])
+    def test_truncated_tensors_are_refused(self, folder: Path, keep: int) -> None:
+        whole = (folder / "tensors.safetensors").read_bytes()
+        (folder / "tensors.safetensors").write_bytes(whole[:keep])
+        self.assert_refused(folder)
+
+    @pytest.mark.parametrize("part", ["options", "learned", "data"])
+    def test_a_manifest_without_a_part_is_refused(self, folder: Path, part: str) -> None:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        del manifest[part]
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        self.assert_refused(folder)
+
+    def test_a_folder_of_another_kind_is_refused_by_its_class(self, folder: Path, tmp_path: Path) -> None:
+        with pytest.raises(al.AleatorError, match=r"holds a AUR, not a MF|holds an AUR, not an MF"):
+            al.MF.load(folder)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"kind": "Sorcery"}))
+        self.assert_refused(folder, "Sorcery")
+
+    def test_no_folder_and_a_foreign_folder_are_refused(self, tmp_path: Path) -> None:
+        self.assert_refused(tmp_path / "nothing", "no model folder")
+        (tmp_path / "notes.txt").write_text("mine")
+        self.assert_refused(tmp_path, "no model folder")
+
+    def test_tensors_of_another_model_are_refused(self, folder: Path, split: al.Split, small_aur: Make) -> None:
+        """The manifest has the fingerprint of the data: the two files can be told not to belong together."""
+        other = folder.with_name("other")
+        small_aur(lam=0.5).fit(split.train).save(other)
+        shutil.copy(other / "tensors.safetensors", folder / "tensors.safetensors")
+        self.assert_refused(folder)
+
+    @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+    def test_an_interrupted_save_leaves_the_old_model_and_nothing_else(
+        self, folder: Path, with_names: al.AUR, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    ) -> None:
+        before = [(folder / name).read_bytes() for name in ("manifest.json", "tensors.safetensors")]
+
+        def fail(tensors: Any, path: Path) -> None:
+            Path(path).write_bytes(b"half")
+            raise error
+
+        monkeypatch.setattr(checkpoint, "save_file", fail)
+        with pytest.raises(al.AleatorError if isinstance(error, OSError) else KeyboardInterrupt):
+            with_names.save(folder)
+        assert [path.name for path in folder.parent.iterdir()] == ["m"]
+        assert [(folder / name).read_bytes() for name in ("manifest.json", "tensors.safetensors")] == before
+
+    def test_nothing_but_numbers_is_in_the_folder(self, folder: Path) -> None:
+        """No pickle: every file is JSON or safetensors."""
+        assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "tensors.safetensors"]
+        json.loads((folder / "manifest.json").read_text(), parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
+
+
+def test_the_bare_model_and_the_model_under_aur_are_the_same(split: al.Split) -> None:
+    """Both choose their epochs on the same held-out pairs, so that a comparison is of the uncertainty alone."""
+    options = {"solver": "adam", "dim": 4, "max_epochs": 8, "lr": 0.01}
+    bare = al.MF(**options).fit(split)
+    aur = al.AUR(al.MF(**options), estimator=al.FactorEstimator(dim=4, max_epochs=2)).fit(split)
+    assert torch.equal(bare.item_factors, aur.model.item_factors)
+
+
+def test_a_model_that_is_handed_over_is_not_changed(split: al.Split) -> None:
+    bare = al.MF(dim=4).fit(split)
+    before = bare.item_factors.clone()
+    al.AUR(bare, estimator=al.FactorEstimator(dim=4, max_epochs=1), seed=5).fit(split)
+    assert bare.seed == 0
+    assert torch.equal(bare.item_factors, before)
+    assert len(bare.recommend([0], k=3)) == 3
+
+
+def test_whoever_has_no_history_gets_what_is_popular(small_aur: Callable[..., al.AUR]) -> None:
+    data = al.simulate(n_users=60, n_items=30, per_user=100, seed=4).interactions
+    nobody = data.take(data.user != 7)
+    for model in (small_aur(lam=0.0), al.MF(dim=4), al.MF(dim=4, solver="adam", max_epochs=2)):
+        model.fit(nobody)
+        top = model.recommend([7], k=5)["popularity"].to_list()
+        assert top == sorted(nobody.popularity, reverse=True)[:5]
+
+
+def test_paper_models_are_labelled_however_they_are_evaluated(
+    small_aur: Callable[..., al.AUR], split: al.Split
+) -> None:
+    paper = small_aur(recipe="paper", model__max_epochs=2).fit(split)
+    assert "chosen on the test part" in str(al.evaluate(paper, split, recipe="ours"))
+    honest = small_aur().fit(split)
+    told = str(al.evaluate(honest, split, recipe="paper"))
+    assert "recipe paper" in told
+    assert "chosen on the test part" not in told
+
+
+class TestScan:
+    """On a CPU a large catalogue is scanned; here a small one is, and must give what scoring everything gives."""
+
+    @pytest.mark.parametrize("lam", [0.0, 0.4, 1.0])
+    def test_recommendations_and_figures_are_those_of_scoring_everything(
+        self, small_aur: Make, split: al.Split, lam: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        aur = small_aur(lam=lam).fit(split)
+        users = aur.fitted.users.decode(np.arange(20)).tolist()
+        plain, report = aur.recommend(users, k=7), al.evaluate(aur, split).to_dict()
+        monkeypatch.setattr("aleator.aur.aur._SCANNED", 1)
+        scanned = aur.recommend(users, k=7)
+        assert scanned["item_id"].to_list() == plain["item_id"].to_list()
+        for column in ("score", "expectation", "uncertainty"):
+            np.testing.assert_allclose(scanned[column].to_numpy(), plain[column].to_numpy(), rtol=1e-5, atol=1e-7)
+        again = al.evaluate(aur, split).to_dict()
+        for protocol in ("overall", "tail_absolute", "tail_relative"):
+            assert again[protocol] == pytest.approx(report[protocol], abs=1e-9)
+
+    def test_newcomers_allow_lists_and_seen_items_work_as_ever(
+        self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        aur = small_aur(lam=0.3).fit(split)
+        asked: dict[str, Any] = {"k": 5, "allow": list(range(0, 50, 2)), "deny": [4], "filter_seen": False}
+        plain = aur.recommend({"new": [3, 8, 21], "other": [1]}, **asked)
+        monkeypatch.setattr("aleator.aur.aur._SCANNED", 1)
+        assert (
+            aur.recommend({"new": [3, 8, 21], "other": [1]}, **asked)["item_id"].to_list() == plain["item_id"].to_list()
+        )
+
+    def test_what_was_prepared_is_forgotten_with_a_new_fit(
+        self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("aleator.aur.aur._SCANNED", 1)
+        aur = small_aur(lam=0.3).fit(split)
+        first = aur._scan()
+        assert aur._scan() is first
+        assert aur.fit(split)._scan() is not first

@@ -1,0 +1,147 @@
+"""Least squares: against numpy's solver, one user at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from aleator.batches import Histories
+from aleator.kernels import ragged as kernels
+from aleator.kernels.least_squares import least_squares, leave_one_out
+
+CPU = torch.device("cpu")
+Matrix = np.ndarray[Any, Any]
+
+
+def weights(n_users: int, n_items: int, seed: int = 0, *, low: float = 0.01) -> Matrix:
+    """[n_users, n_items] weights of observed pairs, 0 elsewhere; user 2 has no history and user 3 has everything."""
+    rng = np.random.default_rng(seed)
+    made = np.where(rng.random((n_users, n_items)) < 0.3, rng.uniform(low, 3, (n_users, n_items)), 0)
+    made[2] = 0
+    made[3] = 1.5
+    return made.astype(np.float32)
+
+
+def solved(factors: Matrix, weight: Matrix, mu: float, l2: float) -> Matrix:
+    """The normal equations written out for each user."""
+    found = []
+    for row in weight.astype(np.float64):
+        w, y = np.where(row > 0, row, mu), (row > 0).astype(float)
+        normal = (factors * w[:, None]).T @ factors + l2 * np.eye(factors.shape[1])
+        found.append(np.linalg.solve(normal, factors.T @ (w * y)))
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("mu", "l2"), [(0.1, 0.005), (1.0, 0.1), (0.01, 1.0), (0.5, 0.0)])
+@pytest.mark.parametrize("dim", [1, 5])
+def test_each_user_is_solved_exactly(mu: float, l2: float, dim: int) -> None:
+    weight = weights(9, 14)
+    factors = np.random.default_rng(1).normal(size=(14, dim))
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(9))
+    found = least_squares(torch.from_numpy(factors), Histories.of_users(users, len(factors)), mu, l2)
+    np.testing.assert_allclose(found.numpy(), solved(factors, weight, mu, l2), rtol=1e-9, atol=1e-12)
+
+
+def test_the_solution_is_the_minimum_of_the_objective() -> None:
+    weight, mu, l2 = weights(4, 10), 0.2, 0.05
+    factors = torch.from_numpy(np.random.default_rng(2).normal(size=(10, 3)))
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(4))
+    x = least_squares(factors, Histories.of_users(users, len(factors)), mu, l2).requires_grad_()
+    w = torch.from_numpy(np.where(weight > 0, weight.astype(np.float64), mu))
+    ((w * (x @ factors.T - torch.from_numpy((weight > 0).astype(float))) ** 2).sum() + l2 * x.square().sum()).backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, torch.zeros_like(x), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("cells", [1, 200, 1 << 26])
+def test_all_rows_at_once_equal_one_by_one_whatever_the_batches(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kernels._CELLS, "cpu", cells)
+    weight = weights(23, 14)
+    factors = np.random.default_rng(1).normal(size=(14, 4))
+    found = least_squares(torch.from_numpy(factors), Histories(sp.csr_matrix(weight), CPU), 0.1, 0.005)
+    np.testing.assert_allclose(found.numpy(), solved(factors, weight, 0.1, 0.005), rtol=1e-8, atol=1e-12)
+    assert (found[2] == 0).all()
+
+
+def test_rows_that_all_are_empty_are_zero() -> None:
+    rows = Histories(sp.csr_matrix((3, 5), dtype=np.float32), CPU)
+    assert (least_squares(torch.ones(5, 2), rows, 0.1, 0.1) == 0).all()
+
+
+def test_no_users_have_no_solutions() -> None:
+    rows = Histories.of_lists([[1]], 5, CPU)
+    assert least_squares(torch.ones(5, 2), Histories.of_users(rows.batch(torch.arange(0)), 5), 0.1, 0.1).shape == (0, 2)
+
+
+def test_more_dimensions_than_items_without_a_penalty_still_have_a_finite_solution() -> None:
+    """The normal matrix is singular: any minimiser will do, an error of the linear algebra will not."""
+    factors = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)).astype(np.float32))
+    found = least_squares(factors, Histories.of_lists([[0, 2], [1]], 4, CPU), 0.1, 0.0)
+    torch.testing.assert_close(found @ factors.T, torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0]]), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("bags", [1, 3, 1 << 11])
+def test_sums_over_histories_and_over_items_are_products_with_the_matrix(
+    bags: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kernels._BAGS, "cpu", bags)
+    weight = weights(9, 14)
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(9))
+    dense = torch.from_numpy(weight).double()
+    table, per_user = (torch.randn(n, 3, dtype=torch.float64) for n in (14, 9))
+    torch.testing.assert_close(kernels.history_sum(table, users, users.weight), dense @ table)
+    into = torch.ones(14, 3, dtype=torch.float64)
+    kernels.add_by_item(into, per_user, users, users.weight)
+    torch.testing.assert_close(into, 1 + dense.T @ per_user)
+    torch.testing.assert_close(
+        kernels.pair_products(per_user, table, users), (per_user @ table.T)[users.row, users.item]
+    )
+    torch.testing.assert_close(kernels.row_dots(table, table), table.square().sum(1))
+
+
+def test_nobody_has_sums_and_products_too() -> None:
+    users = Histories(sp.csr_matrix((3, 5), dtype=np.float32), CPU).batch(torch.arange(3))
+    assert torch.equal(kernels.history_sum(torch.ones(5, 2), users, users.weight), torch.zeros(3, 2))
+    assert kernels.pair_products(torch.ones(3, 2), torch.ones(5, 2), users).shape == (0,)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_sums_and_products_have_the_same_bits_each_time_and_in_any_batch() -> None:
+    draw = torch.Generator().manual_seed(0)
+    weight = (np.random.default_rng(0).random((300, 200)) < 0.5).astype(np.float32)
+    rows = Histories(sp.csr_matrix(weight), CPU)
+    everyone, p, q = (
+        rows.batch(torch.arange(300)),
+        torch.randn(300, 96, generator=draw),
+        torch.randn(200, 96, generator=draw),
+    )
+    first = kernels.pair_products(p, q, everyone)
+    assert all(torch.equal(kernels.pair_products(p, q, everyone), first) for _ in range(5))
+    some = rows.batch(torch.arange(100, 110))
+    inside = (everyone.row >= 100) & (everyone.row < 110)
+    assert torch.equal(kernels.pair_products(p[100:110], q, some), first[inside])
+
+
+@pytest.mark.parametrize(("mu", "l2"), [(0.1, 0.005), (1.0, 0.1), (0.01, 1.0)])
+def test_leaving_one_out_is_solving_again_with_that_pair_unobserved(mu: float, l2: float) -> None:
+    weight = weights(9, 14)
+    factors = np.random.default_rng(1).normal(size=(14, 4))
+    users = Histories(sp.csr_matrix(weight), CPU).batch(torch.tensor([7, 0, 2, 3, 5]))
+    found = leave_one_out(torch.from_numpy(factors), Histories.of_users(users, 14), mu, l2).numpy()
+    for place, (row, item) in enumerate(zip(users.row.tolist(), users.item.tolist(), strict=True)):
+        left = weight[users.index[row]].copy()
+        left[item] = 0
+        assert found[place] == pytest.approx(solved(factors, left[None], mu, l2)[0] @ factors[item], rel=1e-8)
+
+
+def test_autograd_knows_the_sums_over_histories_and_the_products_of_pairs() -> None:
+    users = Histories(sp.csr_matrix(weights(6, 8)), CPU).batch(torch.tensor([4, 0, 2, 3, 3]))
+    draw = torch.Generator().manual_seed(0)
+    table, p = (torch.randn(n, 3, generator=draw, dtype=torch.float64, requires_grad=True) for n in (8, 5))
+    weight = torch.rand(len(users.item), generator=draw, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda t: kernels.history_sum(t, users, weight), table)
+    assert torch.autograd.gradcheck(lambda a, b: kernels.pair_products(a, b, users), (p, table))

@@ -1,0 +1,50 @@
+"""Does the uncertainty find mislabelled pairs: the measures, and a small world in which it does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aleator as al
+from aleator.data.simulate import simulate
+from aleator.recommender import as_split
+from aleator.studies.beyond.mislabelled import average_precision, liked, measure, parts_of
+from aleator.studies.methods import Method
+from aleator.studies.workbench import Bench
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=40))
+def test_average_precision_is_that_of_its_definition(pairs: list[tuple[bool, int]]) -> None:
+    label, score = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+    if label.any():
+        precision = [label[score >= s].mean() for s in score[label]]
+        assert average_precision(label, score) == pytest.approx(np.mean(precision))
+
+
+def test_the_uncertainty_finds_mislabelled_pairs_in_a_small_world() -> None:
+    world = simulate(n_users=500, n_items=250, per_user=120, skew=0.5, seed=0)
+    bench = Bench("world-mild", as_split(world.interactions), world=world)
+    found = measure(bench, Method("MF-AUR", {"model.dim": 16, "estimator.dim": 64}))["metrics"]["auroc"]
+    assert found["uncertainty"] > found["popularity"] + 0.02
+    assert found["uncertainty"] > found["random"] + 0.1
+    assert found["blend"] > found["expectation"] - 0.005
+    assert abs(found["random"] - 0.5) < 0.02
+
+
+def test_scores_of_pairs_are_those_of_the_blocks(split: al.Split, small_aur: object) -> None:
+    aur: al.AUR = small_aur().fit(split)  # type: ignore[operator]
+    user, item = np.array([3, 0, 3, 79]), np.array([1, 2, 0, 49])
+    with torch.no_grad():
+        r, sigma = aur.parts(aur.histories.batch(torch.arange(80)))
+    for made, block in zip(parts_of(aur, user, item), (r, sigma), strict=True):
+        np.testing.assert_allclose(made, block.numpy()[user, item], rtol=1e-6)
+
+
+def test_what_was_rated_low_is_not_trained_on() -> None:
+    train = al.Interactions.of([0, 0, 1], [0, 1, 1], rating=[5, 2, 4])
+    test = train.take(np.zeros(3, bool))
+    made = liked(al.Split(train, test, test))
+    assert sorted(zip(made.train.user.tolist(), made.train.item.tolist(), strict=True)) == [(0, 0), (1, 1)]

@@ -1,0 +1,81 @@
+"""Histories: ragged batches of a CSR matrix, row by row as the matrix has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aleator.batches import Histories, Users, pieces
+from aleator.device import resolve_device
+from aleator.errors import AleatorError
+
+CPU = torch.device("cpu")
+
+
+def rows_of(users: Users) -> list[list[int]]:
+    return [users.item[users.row == place].tolist() for place in range(len(users))]
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=6), st.data())
+def test_a_batch_has_the_rows_asked_for_in_that_order(lists: list[set[int]], data: st.DataObject) -> None:
+    made = Histories.of_lists([sorted(row) for row in lists], 10, CPU)
+    index = data.draw(st.lists(st.integers(0, len(lists) - 1), max_size=8))
+    users = made.batch(torch.tensor(index, dtype=torch.int64))
+    assert users.index.tolist() == index
+    assert rows_of(users) == [sorted(lists[i]) for i in index]
+    assert users.size.tolist() == [len(lists[i]) for i in index]
+    assert users.row.tolist() == sorted(users.row.tolist())  # those of a user stand side by side
+    assert made.size.tolist() == [len(row) for row in lists]
+
+
+def test_weights_travel_with_their_pairs() -> None:
+    dense = np.array([[0, 2.5, 0.5], [0, 0, 0], [4, 0, 0]], np.float32)
+    users = Histories(sp.csr_matrix(dense), CPU).batch(torch.tensor([2, 0, 1]))
+    assert users.weight.tolist() == [4, 2.5, 0.5]
+    assert users.size.tolist() == [1, 2, 0]
+
+
+def test_histories_without_an_identity_are_marked() -> None:
+    users = Histories.of_lists([[1], [0, 2]], 3, CPU).batch(torch.arange(2), known=False)
+    assert users.index.tolist() == [-1, -1]
+    assert rows_of(users) == [[1], [0, 2]]
+
+
+def test_the_matrix_is_not_changed_and_not_shared() -> None:
+    matrix = sp.csr_matrix(np.eye(3, dtype=np.float32))
+    made = Histories(matrix, CPU)
+    made.item.zero_()
+    made.weight.zero_()
+    assert (matrix.toarray() == np.eye(3)).all()
+
+
+def test_no_lists_make_no_rows() -> None:
+    made = Histories.of_lists([], 4, CPU)
+    assert (made.n_users, made.n_items) == (0, 4)
+    assert len(made.batch(torch.arange(0))) == 0
+
+
+@given(st.integers(0, 20), st.integers(1, 25))
+def test_pieces_are_a_partition(n: int, size: int) -> None:
+    cut = pieces(torch.arange(n), size)
+    assert torch.cat(cut).tolist() == list(range(n))
+    assert all(len(piece) <= size for piece in cut)
+
+
+@pytest.mark.parametrize("name", ["warp-drive", "cuda:99", "cpu:-3"])
+def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(AleatorError, match="no device"):
+        resolve_device(name)
+
+
+def test_auto_is_a_device_that_works() -> None:
+    assert torch.zeros(1, device=resolve_device("auto")).item() == 0
+
+
+def test_a_batch_is_sized_for_the_steps_of_an_epoch() -> None:
+    sizes = {n: Histories.of_lists([[0]] * n + [[]] * 7, 2, CPU).batch_size(16) for n in (5, 320, 200_000)}
+    assert sizes == {5: 16, 320: 20, 200_000: 8192}

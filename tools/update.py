@@ -1,0 +1,243 @@
+"""Write the figures of README.md and of docs/ anew: tables and pictures from results/, the demo by running it.
+
+python tools/update.py           tables, and the pictures of docs/performance.md
+python tools/update.py --demo    the demo's printed table and picture too (about a minute)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import growth  # noqa: E402
+import time_to_quality  # noqa: E402
+from common import _short  # noqa: E402
+
+from aleator.studies.paper.main import SHOWN  # noqa: E402
+from aleator.studies.paper.main import STUDY as MAIN  # noqa: E402
+from aleator.studies.report import report as reporting  # noqa: E402
+from aleator.studies.report.tables import DASH, Table, figure_of, seeds_of  # noqa: E402
+
+JOINT = ("ml-100k", "adressa", "coat")
+PERFORMANCE = ROOT / "docs" / "performance.md"
+RESULTS = ROOT / "docs" / "results.md"
+PICTURES = {
+    "time_to_quality h200": "![Recall@20 on validation by seconds of training](time_to_quality.png)",
+    "growth cpu": "![Seconds and memory by the number of users, of items and of pairs](growth.png)",
+}
+TABLED = ("benchmark", "rows", "machine", "versions", "command", "points", "curves")  # all else is told in words
+OWN = ("--json", "--plot", "--data-root")  # options that name a place on somebody's machine
+
+
+def put(path: Path, name: str, text: str) -> None:
+    """Replace what stands between the markers `name`."""
+    old = path.read_text()
+    block = f"<!-- {name} -->\n{text}\n<!-- /{name} -->"
+    new, count = re.subn(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _: block, old, flags=re.DOTALL)
+    assert count == 1, f"{path} has {count} places for {name}"
+    path.write_text(new)
+
+
+def rows(file: str) -> list[dict[str, Any]]:
+    """The records of a file of results."""
+    return [json.loads(line) for line in (ROOT / "results" / file).read_text().splitlines()]
+
+
+def main_table(datasets: Sequence[str] = ("yelp2018", "adressa")) -> str:
+    """The three models bare and under AUR for each dataset and recipe."""
+    lines = [
+        "| dataset, recipe | | R@20 | R@50 | tail absolute R@50 | tail relative R@50 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for dataset in datasets:
+        found = MAIN.rows(ROOT / "results", dataset)
+        for recipe in ("ours", "paper"):
+            name = f"{dataset}, {recipe}" + (" (chosen on the **test** part)" if recipe == "paper" else "")
+            for method, runs in seeds_of([row for row in found if row["recipe"] == recipe]).items():
+                cells = [str(figure_of(runs, *shown) or DASH) for shown in SHOWN]
+                lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def places(draw: bool = True) -> dict[str, str]:
+    """What belongs between the markers of docs/results.md, one pair a study, such as "main" or "beyond-front"."""
+    found: dict[str, list[str]] = {}
+    for study, dataset, recipe, records in reporting.sections(ROOT / "results"):
+        place = f"{study.name}-{study.part}" if study.part else study.name
+        parts = found.setdefault(place, [])
+        parts.append(f"### {dataset}, recipe {recipe}")
+        for number, block in enumerate(study.show(records)):
+            if isinstance(block, Table):
+                parts.append(f"{block.markdown()}\n\n{block.caption}")
+                continue
+            file = f"figures/{place}-{dataset}-{recipe}-{number}.png"
+            if draw:
+                (ROOT / "docs" / "figures").mkdir(exist_ok=True)
+                block.figure.savefig(ROOT / "docs" / file, dpi=110)
+            parts.append(f"![{block.alt}]({file})\n\n{block.caption}")
+        parts.append(reporting.obtained_by(records))
+    return {place: "\n\n".join(parts) for place, parts in found.items()}
+
+
+def seeds_table(files: list[str]) -> str:
+    """The mean over seeds of each method, and the lowest and highest."""
+    lines = [
+        "| dataset | | R@20 | R@50 | tail absolute R@50 | tail relative R@50 | seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for file in files:
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in rows(file):
+            found.setdefault(row["method"], []).append(row)
+        for method, runs in found.items():
+            cells = []
+            for protocol, metric in SHOWN:
+                values = [run["metrics"][protocol][metric] for run in runs]
+                cells.append(f"{sum(values) / len(values):.4f} ({min(values):.4f} to {max(values):.4f})")
+            lines.append(f"| {runs[0]['dataset']} | {method} | {' | '.join(cells)} | {len(runs)} |")
+    return "\n".join(lines)
+
+
+def machine(record: dict[str, Any]) -> str:
+    """What a record was obtained on."""
+    about = record["machine"]
+    return f"{about['cores']} cores, {about['device']}, torch {record['versions']['torch']}"
+
+
+def measured() -> dict[str, list[dict[str, Any]]]:
+    """The records of results/performance by benchmark and machine, such as "epochs h200"."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((ROOT / "results" / "performance").glob("*.jsonl")):
+        for record in rows(f"performance/{file.name}"):
+            found.setdefault(f"{record['benchmark']} {file.stem}", []).append(record)
+    return found
+
+
+def performance() -> dict[str, str]:
+    """What belongs between each pair of markers of docs/performance.md."""
+    found = measured()
+    places = re.findall(r"<!-- (\w+ [\w-]+) -->", PERFORMANCE.read_text())
+    homeless = found.keys() - set(places)
+    assert not homeless, f"{PERFORMANCE} has no place for {', '.join(sorted(homeless))}: write its two markers"
+    made = {}
+    for place in places:
+        parts = [benchmark_table(record) for record in found.get(place, [])]
+        made[place] = "\n\n".join([*parts, *([PICTURES[place]] if parts and place in PICTURES else [])])
+    return {place: text or "*Not measured yet.*" for place, text in made.items()}
+
+
+def benchmark_table(record: dict[str, Any]) -> str:
+    """The rows of a benchmark, under the command and the machine; a column in which nothing stands is left out."""
+    lines = []
+    for row in record["rows"]:
+        figures = {name: _figure(row.get(name), row.get("unit", "")) for name in ("ours", "reference")}
+        against = {"ratio": _short(row.get("ratio")), "against": row.get("against", "")}
+        more = {name: _short(value) for name, value in row.get("more", {}).items()}
+        lines.append({"job": row["job"], **figures, **against, **more})
+    names = [name for name in dict.fromkeys(n for line in lines for n in line) if any(line.get(name) for line in lines)]
+    table = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    table += [f"| {' | '.join(line.get(name, '') for name in names)} |" for line in lines]
+    return f"{_obtained(record)}\n\n" + "\n".join(table)
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if unit == "test" else f"{_short(value)} {unit}".strip()
+
+
+def _obtained(record: dict[str, Any]) -> str:
+    """The command, the machine, the versions of other libraries, and what else the record says of itself."""
+    threads = record["machine"].get("threads", record["machine"]["cores"])
+    few = "" if threads == record["machine"]["cores"] else f", threads: {threads}"
+    own = ("aleator", "python", "torch", "numpy", "scipy")
+    peers = "".join(f", {name} {version}" for name, version in record["versions"].items() if name not in own)
+    told = [f"{name}: {_words(value)}".replace("_", " ") for name, value in record.items() if name not in TABLED]
+    return "; ".join([f"`{_command(record)}` ({machine(record)}{few}{peers})", *told])
+
+
+def _command(record: dict[str, Any]) -> str:
+    """The command as anybody would give it."""
+    given: str = record["command"]
+    first, *words = shlex.split(given)
+    if first != f"{record['benchmark']}.py":
+        return given
+    pairs = zip(words, ["", *words], strict=False)
+    words = [word for word, before in pairs if word.partition("=")[0] not in OWN and before not in OWN]
+    return shlex.join(["aleator", "bench", record["benchmark"], *map(_place, words)])
+
+
+def _place(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
+
+
+def _words(value: Any) -> str:
+    if not isinstance(value, dict):
+        return _place(value) if isinstance(value, str) else _short(value)
+    return ", ".join(f"{k} ({_words(v)})" if isinstance(v, dict) else f"{k} {_words(v)}" for k, v in value.items())
+
+
+def pictures() -> None:
+    """Draw those of docs/performance.md."""
+    found = measured()
+    if records := found.get(
+        "growth cpu"
+    ):  # the first is the widest; lines of different worlds do not go on one another
+        growth.plot(records[0]["points"], ROOT / "docs" / "growth.png")
+    if runs := curves(found.get("time_to_quality h200", [])):
+        time_to_quality.plot(runs, ROOT / "docs" / "time_to_quality.png")
+
+
+def curves(records: list[dict[str, Any]]) -> list[time_to_quality.Run]:
+    """The trainings of all records, named so that each job of each record has a panel; one of ALS alone has none."""
+    runs: list[time_to_quality.Run] = []
+    panels: Counter[str] = Counter()
+    for record in records:
+        own = [time_to_quality.Run(**curve) for curve in record["curves"]]
+        for job in dict.fromkeys(run.job for run in own if run.settings != time_to_quality.ALS):
+            name = f"{job}, {record['data']['name']}"
+            panels[name] += 1
+            name += f" ({panels[name]})" if panels[name] > 1 else ""
+            runs += [replace(run, job=name) for run in own if run.job == job]
+    return runs
+
+
+def demo() -> None:
+    """The demo's table and the picture of the README."""
+    import aleator as al
+    from aleator import demo
+    from aleator.studies.report import figures
+
+    split, note = demo.open_world(None)
+    made = demo.run(split, al.MF(), al.AUR(al.MF()), note)
+    put(ROOT / "README.md", "demo", f"```text\n{made.table()}\n```")
+    figures.lam_curve(made.aur.curve, made.aur.lam_used).savefig(ROOT / "docs" / "lam_curve.png", dpi=120)
+
+
+def update() -> None:
+    put(ROOT / "README.md", "results", main_table())
+    for place, text in places().items():
+        put(RESULTS, place, text)
+    put(RESULTS, "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
+    for place, text in performance().items():
+        put(PERFORMANCE, place, text)
+    pictures()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--demo", action="store_true")
+    if parser.parse_args().demo:
+        demo()
+    update()
