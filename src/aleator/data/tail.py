@@ -80,3 +80,6 @@ class Tail:
 
     def __str__(self) -> str:
         return f"{self.rule}:{self.value}"
+
+
+DEFAULT_TAIL = Tail.mass(0.5)

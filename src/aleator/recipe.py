@@ -1,0 +1,91 @@
+"""Recipe: the conventions of an experiment that belong together, such as what choices are made on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aleator.data.interactions import Interactions
+from aleator.data.splits import Split
+from aleator.data.tail import DEFAULT_TAIL, Tail
+from aleator.errors import require, unknown_name
+
+RecipeName = Literal["ours", "paper"]
+Empty = Literal["skip", "zero"]  # what becomes of a user without a relevant item: left out, or counted as 0
+FINE_LAMS = tuple(round(0.02 * step, 2) for step in range(51))
+PAPER_LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an experiment does the same way everywhere. `RECIPES` holds the known ones."""
+
+    name: RecipeName
+    paper_options: bool  # whether options that were not given have the values of the paper's released program
+    paper_tail: bool  # whether the tail is the released program's cut, for a dataset that has one
+    chosen_on: Literal["validation", "test"]  # the part that epochs and lam are chosen on
+    refits: bool  # whether the final model is fitted on train and validation together
+    checks_everyone: bool  # whether all users are evaluated while something trains, or a sample of them
+    lams: tuple[float, ...]  # the values that lam is chosen from
+    empty: Empty
+
+    @property
+    def on_test(self) -> bool:
+        """Whether choices are made on the test part, so that test figures are optimistic."""
+        return self.chosen_on == "test"
+
+    @property
+    def warning(self) -> str:
+        """What must stand beside every figure of this recipe; empty where nothing must."""
+        return f" [recipe {self.name}: chosen on the test part]" if self.on_test else ""
+
+    def parts(self, split: Split, valid: float, seed: int) -> tuple[Interactions, Interactions]:
+        """The pairs to fit on, and the held-out pairs to choose on.
+
+        A split without a validation part gives up the share `valid` of its training pairs for it.
+        """
+        if self.on_test:
+            told = f"recipe {self.name} chooses on the test part and there is none"
+            require(len(split.test) > 0, told, "give a Split")
+            return split.everything, split.test
+        carved = split.carve(valid, seed)
+        return carved.train, carved.valid
+
+    def tail(self, split: Split, default: Tail = DEFAULT_TAIL) -> Tail:
+        """The tail of a split: `default`, or the released program's."""
+        return split.paper_tail if self.paper_tail and split.paper_tail is not None else default
+
+
+RECIPES: dict[str, Recipe] = {
+    "ours": Recipe(
+        name="ours",
+        paper_options=False,
+        paper_tail=False,
+        chosen_on="validation",
+        refits=True,
+        checks_everyone=False,
+        lams=FINE_LAMS,
+        empty="skip",
+    ),
+    "paper": Recipe(
+        name="paper",
+        paper_options=True,
+        paper_tail=True,
+        chosen_on="test",
+        refits=False,
+        checks_everyone=True,
+        lams=PAPER_LAMS,
+        empty="zero",
+    ),
+}
+
+
+def recipe_of(name: str) -> Recipe:
+    """The recipe of that name.
+
+    >>> recipe_of("paper").chosen_on
+    'test'
+    """
+    if name not in RECIPES:
+        raise unknown_name("recipe", name, RECIPES)
+    return RECIPES[name]
