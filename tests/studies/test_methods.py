@@ -10,10 +10,11 @@ import pytest
 
 import aleator as al
 from aleator.models import MODELS
+from aleator.recipe import RECIPES, recipe_of
 from aleator.studies import methods
-from aleator.studies.methods import GRAFTS, NAMES, Method, make, tuned
+from aleator.studies.methods import BACKBONES, GRAFTS, Method, make, tuned
 
-PLAIN: dict[str, Any] = {"recipe": "ours", "seed": 0, "device": "cpu"}
+PLAIN: dict[str, Any] = {"recipe": RECIPES["ours"], "seed": 0, "device": "cpu"}
 
 
 @pytest.fixture
@@ -22,23 +23,30 @@ def tiny(split: al.Split) -> al.Split:
 
 
 def test_every_model_has_a_name() -> None:
-    assert set(NAMES.values()) == set(MODELS.classes)
+    assert {backbone.model for backbone in BACKBONES.values() if not backbone.grafted} == set(MODELS.classes)
 
 
 def test_a_name_says_what_is_built(tiny: al.Split) -> None:
     joint = make(Method("LGCN-AUR-J"), tiny, "tiny", **PLAIN)
     assert isinstance(joint, al.AUR)
-    assert (joint.joint, type(joint.model).__name__, type(joint.estimator).__name__) == (
-        True,
-        "LightGCN",
-        "FactorEstimator",
-    )
+    assert joint.joint
+    assert (type(joint.model).__name__, type(joint.estimator).__name__) == ("LightGCN", "FactorEstimator")
     other = make(Method("VAE-AUR-M"), tiny, "tiny", **PLAIN)
     assert isinstance(other, al.AUR)
-    assert (other.joint, type(other.estimator).__name__) == (False, "MLPEstimator")
+    assert not other.joint
+    assert type(other.estimator).__name__ == "MLPEstimator"
     assert type(make(Method("PopBias"), tiny, "tiny", **PLAIN)).__name__ == "ZeroSum"
     with pytest.raises(al.AleatorError, match="no method 'MF-AUR-X'"):
         Method("MF-AUR-X")
+
+
+def test_a_name_is_read_once_into_its_parts() -> None:
+    plain, joint = Method("MF-BPR"), Method("implicit-als-AUR-J")
+    assert (plain.backbone, plain.uncertain, plain.variant, plain.base.grafted) == ("MF-BPR", False, None, False)
+    assert (joint.backbone, joint.uncertain, joint.base.grafted) == ("implicit-als", True, True)
+    assert joint.variant is not None
+    assert (joint.variant.joint, joint.variant.estimator) == (True, "factor")
+    assert joint.bare == Method("implicit-als")
 
 
 def test_options_beyond_the_tuned_ones(tiny: al.Split) -> None:
@@ -51,7 +59,8 @@ def test_options_beyond_the_tuned_ones(tiny: al.Split) -> None:
 
 
 def test_quick_is_small_whatever_was_tuned() -> None:
-    split = al.Split(*(3 * [al.Interactions.of([0, 0, 1, 1], [0, 1, 1, 2])]))
+    data = al.Interactions.of([0, 0, 1, 1], [0, 1, 1, 2])
+    split = al.Split(data, data, data)
     made = make(Method("MF-AUR"), split, "yelp2018", quick=True, **PLAIN)
     assert isinstance(made, al.AUR)
     assert (made.model.dim, made.estimator.max_epochs) == (16, 2)  # type: ignore[attr-defined]
@@ -71,23 +80,24 @@ def test_every_file_of_tuned_options_builds_what_it_is_for(tiny: al.Split) -> No
     """Misspelt or superseded options are an error."""
     files = sorted(methods.CONFIGS.glob("*/*.toml"))
     assert files
-    paper_name = {model: name for name, model in NAMES.items()}
+    paper_name = {backbone.model: name for name, backbone in BACKBONES.items()}
     for file in files:
         model, _, recipe = file.stem.partition(".")
         assert recipe in ("", "paper"), file
         if model in GRAFTS:
             continue
         for chosen in ("ours", "paper") if not recipe else ("paper",):
-            about = PLAIN | {"recipe": chosen}
+            about = PLAIN | {"recipe": recipe_of(chosen)}
             name = paper_name[model]
             make(Method(name), tiny, file.parent.name, **about)
-            found = tuned(file.parent.name, model, chosen)  # type: ignore[arg-type]
+            found = tuned(file.parent.name, model, recipe_of(chosen))
             for variant in ("", "-M") if set(found) - {"model"} else ():
                 make(Method(f"{name}-AUR{variant}"), tiny, file.parent.name, **about)
 
 
 def test_options_of_recipe_paper_stand_in_a_file_of_their_own() -> None:
-    assert tuned("nowhere", "mf", "ours") == {}
-    assert tuned("adressa", "mf", "paper")["select"] == "overall"
-    assert tuned("adressa", "mf", "ours") == {}
-    assert tuned("yelp2018", "mf", "ours") == tuned("yelp2018", "mf", "paper") != {}
+    ours, paper = RECIPES["ours"], RECIPES["paper"]
+    assert tuned("nowhere", "mf", ours) == {}
+    assert tuned("adressa", "mf", paper)["select"] == "overall"
+    assert tuned("adressa", "mf", ours) == {}
+    assert tuned("yelp2018", "mf", ours) == tuned("yelp2018", "mf", paper) != {}

@@ -1,4 +1,4 @@
-"""Every study runs whole on a tiny world, keeps its records, goes on where it stopped, and ends up in the report."""
+"""Every study runs on a tiny world, writes its records, continues where it stopped, and is in the report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 
 import aleator as al
-from aleator.studies import records as record
+from aleator.studies import records
 from aleator.studies.beyond.strong import GOALS, goals
 from aleator.studies.methods import Method
 from aleator.studies.paper.main import STUDY as MAIN
 from aleator.studies.paper.main import comparison, improvement, paired, untuned
 from aleator.studies.published import figure, published
+from aleator.studies.records import Record
 from aleator.studies.report import report as reporting
 from aleator.studies.report.plots import pareto
 from aleator.studies.report.tables import DOWN, UP, Table, figure_of, interval
 from aleator.studies.reproduce import BEYOND, NAMES, label, reproduce, studies
 from aleator.studies.study import run
-from aleator.studies.workbench import Bench, accuracy
+from aleator.studies.workbench import Workbench, accuracy
+from tests.studies.making import against, paired_test, record
 
 KEYS = {"study", "dataset", "recipe", "tail", "empty", "method", "seed", "metrics", "config", "seconds", "peak_memory"}
 KEYS |= {"machine", "versions", "command"}
@@ -49,8 +51,8 @@ def results(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def rows_of(results: Path) -> list[dict[str, Any]]:
-    return [row for file in sorted(results.glob("*/*.jsonl")) for row in record.read(file)]
+def rows_of(results: Path) -> list[Record]:
+    return [row for file in sorted(results.glob("*/*.jsonl")) for row in records.read(file)]
 
 
 def test_every_study_leaves_a_whole_record_of_each_cell(results: Path) -> None:
@@ -67,7 +69,8 @@ def test_every_study_leaves_a_whole_record_of_each_cell(results: Path) -> None:
         assert row.keys() >= KEYS, f"{row['study']} {row['method']} lacks {KEYS - row.keys()}"
         assert row["metrics"]
         assert all(row["metrics"].values())
-        assert row["peak_memory"] is None or row["peak_memory"] > 1 << 20
+        memory = row["peak_memory"]
+        assert memory is None or memory > 1 << 20
 
 
 def test_what_has_a_record_is_not_measured_again(results: Path, tiny: Path) -> None:
@@ -78,7 +81,7 @@ def test_what_has_a_record_is_not_measured_again(results: Path, tiny: Path) -> N
 
 
 def test_some_methods_alone_can_be_measured(tiny: Path, tmp_path: Path) -> None:
-    some = {"quick": True, "out": tmp_path, "say": lambda line: None}
+    some: dict[str, Any] = {"quick": True, "out": tmp_path, "say": lambda line: None}
     reproduce(["main"], [str(tiny)], methods=["MF-AUR"], seeds=2, **some)
     told = [(row["dataset"], row["method"], row["seed"]) for row in rows_of(tmp_path)]
     assert told == [("tiny", "MF-AUR", 0), ("tiny", "MF-AUR", 1)]
@@ -88,14 +91,14 @@ def test_some_methods_alone_can_be_measured(tiny: Path, tmp_path: Path) -> None:
 
 def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path) -> None:
     split = al.Split.of(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
-    bench = Bench("tiny", split, quick=True)
+    bench = Workbench("tiny", split, quick=True)
     file = MAIN.file(tmp_path, "tiny")
     made, failed = run(MAIN, bench, tmp_path, say=lambda line: None)
     assert failed == []
     lines = file.read_text().splitlines()
     assert len(lines) == len(made) == 6
     file.write_text("\n".join(lines[:3]) + "\n" + lines[3][:100])  # killed while it wrote the fourth
-    bench = Bench("tiny", split, quick=True)  # another process
+    bench = Workbench("tiny", split, quick=True)  # another process
     again, _ = run(MAIN, bench, tmp_path, say=lambda line: None)
     assert [row["method"] for row in again] == ["LGCN-AUR", "VAE", "VAE-AUR"]
     found = MAIN.rows(tmp_path, "tiny")
@@ -107,7 +110,7 @@ def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path)
 
 def test_the_figures_are_those_of_an_evaluation(results: Path, tiny: Path) -> None:
     split = al.Split.of(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
-    bench = Bench("tiny", split, quick=True)
+    bench = Workbench("tiny", split, quick=True)
     row = accuracy(bench, Method("MF-AUR"), Method("MF"))
     (kept,) = [r for r in MAIN.rows(results, "tiny") if r["method"] == "MF-AUR"]
     assert row["metrics"] == kept["metrics"]
@@ -119,9 +122,9 @@ def test_the_figures_are_those_of_an_evaluation(results: Path, tiny: Path) -> No
 def test_quick_records_do_not_stand_in_for_others(tiny: Path, tmp_path: Path) -> None:
     split = al.Split.of(al.read(tiny / "train.csv"), al.read(tiny / "test.csv"))
     (alpha,) = studies("alpha")
-    quick, _ = run(alpha, Bench("tiny", split, quick=True), tmp_path, say=lambda line: None)
+    quick, _ = run(alpha, Workbench("tiny", split, quick=True), tmp_path, say=lambda line: None)
     assert [row["seed"] for row in alpha.rows(tmp_path, "tiny")] == [0] * len(quick)
-    record.append(alpha.file(tmp_path, "tiny"), {n: v for n, v in quick[0].items() if n != "quick"})
+    records.append(alpha.file(tmp_path, "tiny"), {n: v for n, v in quick[0].items() if n != "quick"})
     assert len(alpha.rows(tmp_path, "tiny")) == 1, "beside a real one they are left out"
     reporting.write(tmp_path, tmp_path / "report")
     assert "not for figures" not in (tmp_path / "report" / "report.md").read_text()
@@ -177,15 +180,16 @@ def test_published_figures_stand_beside_the_same_split_only(results: Path) -> No
     assert list(table.columns) == ["method", "recall@20", "published", "difference", "seeds"]
     (line,) = [line for line in table.rows if line[0] == "MF-AUR"]
     ours = next(r["metrics"]["overall"]["recall@20"] for r in rows if r["method"] == "MF-AUR")
+    assert ours is not None
     assert line[2:4] == [0.0689, f"{ours / 0.0689 - 1:+.1%}"]
 
 
 def test_the_paper_averages_improvements_in_two_ways() -> None:
-    """Yelp's and Amazon's printed averages are means of changes, the others changes of sums; one is of VAE alone."""
+    """The printed averages of Yelp and Amazon are means of changes, and the others are changes of sums."""
 
     def recomputed(dataset: str, protocol: str, *models: str) -> tuple[float, float]:
         table = published("main", dataset)
-        rows = [{"method": method, "seed": 0, "metrics": metrics} for method, metrics in table.items()]
+        rows = [record(method=method, metrics=metrics) for method, metrics in table.items()]
         found = improvement(rows, protocol, *([models] if models else []))
         assert found is not None
         return found
@@ -202,12 +206,10 @@ def test_the_paper_averages_improvements_in_two_ways() -> None:
 
 
 def test_the_main_table_has_the_change_by_aur_with_the_highest_p_of_the_seeds() -> None:
-    def row(seed: int, mean: float, p: float | None) -> dict[str, Any]:
-        test = {"protocol": "overall", "metric": "recall@20", "p": p, "mean": mean, "baseline": 0.1}
-        common = {"dataset": "some", "recipe": "ours", "seed": seed}
-        return common | {"method": "MF-AUR", "against": {"tests": [test]}}
+    def row(seed: int, mean: float, p: float | None) -> Record:
+        return record(method="MF-AUR", seed=seed, against=against(paired_test(mean, p, baseline=0.1)))
 
-    bare = {"dataset": "some", "recipe": "ours", "method": "MF", "seed": 0}
+    bare = record(method="MF")
     (table,) = paired([bare, row(0, 0.12, 1e-5), row(1, 0.13, 0.02)])
     assert isinstance(table, Table)
     assert table.rows[0] == ["MF-AUR", "recall@20", "+25.0% (p 0.02)", None, None]
@@ -217,9 +219,9 @@ def test_the_main_table_has_the_change_by_aur_with_the_highest_p_of_the_seeds() 
 
 
 def test_what_has_nothing_to_tune_is_not_called_untuned() -> None:
-    rows = [{"method": "Popularity", "tuned": {}}, {"method": "MF", "tuned": {"model": {"dim": 8}}}]
+    rows = [record(method="Popularity", tuned={}), record(method="MF", tuned={"model": {"dim": 8}})]
     assert untuned(rows) == ""
-    assert untuned([*rows, {"method": "EASE", "tuned": {}}]).endswith("with default options: EASE.")
+    assert untuned([*rows, record(method="EASE", tuned={})]).endswith("with default options: EASE.")
 
 
 def test_the_best_system_stands_beside_the_highest_published_figures(results: Path) -> None:
@@ -230,20 +232,22 @@ def test_the_best_system_stands_beside_the_highest_published_figures(results: Pa
     ours = next(r["metrics"] for r in rows if r.get("settings") == {"lam": 0.8})
     for (protocol, metric), line in zip(GOALS, table.rows, strict=True):
         assert line[1] == GOALS[protocol, metric]
-        assert line[3] == f"{ours[protocol][metric] / GOALS[protocol, metric] - 1:+.1%}"
+        found = ours[protocol][metric]
+        assert found is not None
+        assert line[3] == f"{found / GOALS[protocol, metric] - 1:+.1%}"
     assert goals([row for row in rows if not row.get("settings")]) == []
 
 
 def test_seeds_become_a_mean_an_interval_and_a_sign_where_all_agree() -> None:
-    def row(value: float | None, p: float, baseline: float = 0.05) -> dict[str, Any]:
-        test = {"protocol": "overall", "metric": "recall@20", "p": p, "mean": value, "baseline": baseline}
-        return {"metrics": {"overall": {"recall@20": value}}, "against": {"tests": [test]}}
+    def row(value: float | None, p: float, baseline: float = 0.05) -> Record:
+        return record(metrics={"overall": {"recall@20": value}}, against=against(paired_test(value, p, baseline)))
 
-    def shown(*rows: dict[str, Any]) -> Any:
+    def shown(*rows: Record) -> Any:
         return figure_of(rows, "overall", "recall@20")
 
     mean, half = interval([1.0, 2.0, 3.0])
-    assert (mean, half) == (2.0, pytest.approx(4.3027 / 3**0.5, rel=1e-4))
+    assert mean == 2.0
+    assert half == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
     assert shown(row(0.1, 0.01)) == f"0.1000 {UP}"
     assert shown(row(0.1, 0.01, baseline=0.2)) == f"0.1000 {DOWN}", "worse is told from better"
     assert shown(row(0.1, 0.01), row(0.2, 0.3)) == "0.1500 ±0.6353"
@@ -256,7 +260,7 @@ def test_seeds_become_a_mean_an_interval_and_a_sign_where_all_agree() -> None:
 def test_a_cell_that_fails_is_named_and_the_others_are_measured(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: object, *_: object) -> None:
+    def fail(self: object, *_: object, **__: object) -> None:
         raise al.AleatorError("it does not fit", "buy memory")
 
     monkeypatch.setattr(al.LightGCN, "learn", fail)
@@ -278,7 +282,7 @@ def test_other_data_of_the_same_name_are_measured_anew(tiny: Path, tmp_path: Pat
     for folder in (tiny, other, other):
         reproduce(["case"], [str(folder)], quick=True, out=tmp_path / "r", say=lambda line: None)
     (case,) = studies("case")
-    assert len(record.read(case.file(tmp_path / "r", "tiny"))) == 2
+    assert len(records.read(case.file(tmp_path / "r", "tiny"))) == 2
     assert len(case.rows(tmp_path / "r", "tiny")) == 1, "the latest is shown"
 
 

@@ -1,15 +1,17 @@
-"""The bench: methods are fitted once, models are trained once, and nobody can tell from the figures."""
+"""The workbench: it fits each method once and each model once, and the figures stay the same."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import aleator as al
-from aleator.recommender import Recipe
+from aleator.recipe import recipe_of
 from aleator.studies.methods import Method, make
-from aleator.studies.workbench import Bench
+from aleator.studies.workbench import Workbench
 
 
 @pytest.fixture
@@ -19,20 +21,25 @@ def tiny(split: al.Split) -> al.Split:
 
 @pytest.mark.parametrize("recipe", ["ours", "paper"])
 @pytest.mark.parametrize("name", ["MF", "LGCN", "VAE", "MF-BPR", "ExpoMF", "PMF", "UE"])
-def test_a_model_that_was_remembered_is_the_one_that_would_be_trained(
-    name: str, recipe: Recipe, tiny: al.Split, monkeypatch: pytest.MonkeyPatch
+def test_a_cached_model_is_the_one_that_would_be_fitted(
+    name: str, recipe: str, tiny: al.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    about = {"recipe": recipe, "seed": 0, "device": "cpu", "quick": True}
-    alone = make(Method(f"{name}-AUR"), tiny, "tiny", **about).fit(tiny)  # type: ignore[arg-type]
-    bench = Bench("tiny", tiny, recipe, quick=True)
+    used = recipe_of(recipe)
+    alone = make(Method(f"{name}-AUR"), tiny, "tiny", recipe=used, seed=0, device="cpu", quick=True).fit(tiny)
+    bench = Workbench("tiny", tiny, used, quick=True)
     bare = bench.fit(Method(name))
-    kind, learned = type(bare), []
-    original = kind.learn
-    monkeypatch.setattr(kind, "learn", lambda self, *rest: (learned.append(self), original(self, *rest)))
+    kind: Any = type(bare)
+    original, learned = kind.learn, []
+
+    def learn(self: Any, *rest: Any, **more: Any) -> None:
+        learned.append(self)
+        original(self, *rest, **more)
+
+    monkeypatch.setattr(kind, "learn", learn)
     made = bench.fit(Method(f"{name}-AUR"))
     assert isinstance(made, al.AUR)
     assert isinstance(alone, al.AUR)
-    assert learned == [] or not bare.stops_early, "the model was trained again"  # type: ignore[attr-defined]
+    assert learned == [] or not bare.stops_early, "the model was fitted again"  # type: ignore[attr-defined]
     users = list(range(20))
     assert (made.score(users) == alone.score(users)).all()
     assert made.lam_used == alone.lam_used
@@ -40,27 +47,42 @@ def test_a_model_that_was_remembered_is_the_one_that_would_be_trained(
 
 
 def test_other_options_are_another_training(tiny: al.Split) -> None:
-    bench = Bench("tiny", tiny, quick=True)
+    bench = Workbench("tiny", tiny, quick=True)
     small, large = (bench.fit(Method("MF", {"model.dim": dim})) for dim in (4, 8))
     assert (small.dim, large.dim) == (4, 8)  # type: ignore[attr-defined]
     assert small.user_factors.shape[1] == 4  # type: ignore[attr-defined]
 
 
-def test_joint_training_leaves_the_remembered_model_alone(tiny: al.Split) -> None:
-    bench = Bench("tiny", tiny, quick=True)
+def test_joint_training_leaves_the_cached_model_alone(tiny: al.Split) -> None:
+    bench = Workbench("tiny", tiny, quick=True)
     before = bench.fit(Method("MF")).score([0, 1])
     bench.fit(Method("MF-AUR-J"))
     bench.fit(Method("MF-AUR"))
-    again = Bench("tiny", tiny, quick=True).fit(Method("MF")).score([0, 1])
+    again = Workbench("tiny", tiny, quick=True).fit(Method("MF")).score([0, 1])
     assert (bench.fit(Method("MF")).score([0, 1]) == before).all()
     assert (again == before).all()
 
 
 def test_the_seconds_of_a_method_count_its_model(tiny: al.Split) -> None:
-    bench = Bench("tiny", tiny, quick=True)
+    bench = Workbench("tiny", tiny, quick=True)
     bench.fit(Method("VAE"))
-    assert len(bench._memory.kept) == 2, "a training for the choice of epochs, and one on all pairs"
-    for trained in bench._memory.kept.values():
-        trained.seconds = 1000.0
+    assert bench.cache.saved == 0
     bench.fit(Method("VAE-AUR"))
-    assert 2000 < bench.seconds["VAE-AUR"] < 3000
+    assert 0 < bench.cache.saved < bench.seconds["VAE-AUR"]
+
+
+def test_a_grafted_model_is_fitted_without_the_pairs_that_lam_is_chosen_on(tiny: al.Split) -> None:
+    whole = replace(tiny, train=tiny.everything, valid=tiny.valid.take(np.zeros(len(tiny.valid), bool)))
+    bench = Workbench("tiny", whole, quick=True)
+    assert len(bench.split_for(Method("MF-AUR")).valid) == 0
+    assert len(bench.split_for(Method("implicit-als-AUR")).valid) > 0
+    on_test = Workbench("tiny", whole, recipe_of("paper"), quick=True)
+    assert on_test.split_for(Method("implicit-als-AUR")) is whole
+
+
+def test_the_tail_and_the_policy_are_those_of_the_recipe(tiny: al.Split) -> None:
+    cut = replace(tiny, paper_tail=al.Tail.count(3))
+    ours, paper = (Workbench("tiny", cut, recipe_of(name)).conventions() for name in ("ours", "paper"))
+    assert ours["tail"] != paper["tail"]
+    assert (ours["recipe"], ours["empty"]) == ("ours", "skip")
+    assert (paper["recipe"], paper["empty"]) == ("paper", "zero")

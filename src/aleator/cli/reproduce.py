@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from aleator.cli.options import DATA_ROOT, JSON, QUIET, show_json, show_table
-from aleator.recommender import Recipe
+from aleator.recipe import RecipeName
 from aleator.studies.report import report as reporting
 from aleator.studies.reproduce import BEYOND, NAMES, studies
 from aleator.studies.reproduce import reproduce as run
@@ -28,7 +28,7 @@ def reproduce(
         list[str] | None, typer.Option(help="Only this method, such as MF-AUR; repeatable. All of each study.")
     ] = None,
     recipe: Annotated[
-        Recipe | None, typer.Option(help="ours or paper; both where the paper has figures, else ours.")
+        RecipeName | None, typer.Option(help="ours or paper; both where the paper has figures, else ours.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     first_seed: Annotated[int, typer.Option(help="The first of them; several machines can share the work.")] = 0,

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, and what goes beyond it: one module a study.
+"""Every table and figure of the paper, and studies that go beyond it. One module holds one study.
 
-`aleator reproduce NAME` measures a study and keeps one record for each of its cells; `aleator report` shows them.
+`aleator reproduce NAME` measures a study and writes one record for each of its cells. `aleator report` shows them.
 """

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aleator.aur import AUR
 from aleator.aur.build import build
@@ -14,16 +14,69 @@ from aleator.data.splits import Split
 from aleator.errors import need, require
 from aleator.models import MODELS
 from aleator.models.graft import graft
-from aleator.recommender import Recipe, Recommender
+from aleator.recipe import Recipe
+from aleator.recommender import Recommender
 from aleator.uncertainty import ESTIMATORS, FactorEstimator
 
 CONFIGS = Path(__file__).parent / "configs"
-NAMES = {"MF": "mf", "LGCN": "lightgcn", "VAE": "multvae", "MF-BPR": "bpr", "IPS": "ips", "MACR": "macr"}
-NAMES |= {"PopBias": "zerosum", "ExpoMF": "expomf", "PMF": "pmf", "UE": "ue", "EASE": "ease", "ItemKNN": "itemknn"}
-NAMES |= {"GraphFilter": "graph_filter", "Popularity": "popularity", "Random": "random"}
-GRAFTS = ("implicit-als", "implicit-bpr")  # models of the library implicit, fitted by it and grafted
-VARIANTS = ("", "-M", "-J")  # of AUR: as it is, with an MLP as the estimator, trained jointly
-QUICK = {"max_epochs": 2, "iterations": 3, "dim": 16}  # where a class has such an option
+QUICK = {"max_epochs": 2, "iterations": 3, "dim": 16}  # set where a class has such an option
+QUICK_JOINT = {"max_epochs": 2}
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A bare model as the paper names it."""
+
+    model: str  # its name in `aleator.models`, and that of its file of tuned options
+    grafted: bool = False  # fitted by the library implicit, then used as it is
+    tunable: bool = True  # whether it has options worth a search
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kind of AUR."""
+
+    estimator: Literal["factor", "mlp"] = "factor"
+    joint: bool = False
+
+
+BACKBONES = {
+    "MF": Backbone("mf"),
+    "LGCN": Backbone("lightgcn"),
+    "VAE": Backbone("multvae"),
+    "MF-BPR": Backbone("bpr"),
+    "IPS": Backbone("ips"),
+    "MACR": Backbone("macr"),
+    "PopBias": Backbone("zerosum"),
+    "ExpoMF": Backbone("expomf"),
+    "PMF": Backbone("pmf"),
+    "UE": Backbone("ue"),
+    "EASE": Backbone("ease"),
+    "ItemKNN": Backbone("itemknn"),
+    "GraphFilter": Backbone("graph_filter"),
+    "Popularity": Backbone("popularity", tunable=False),
+    "Random": Backbone("random", tunable=False),
+    "implicit-als": Backbone("implicit-als", grafted=True),
+    "implicit-bpr": Backbone("implicit-bpr", grafted=True),
+}
+GRAFTS = tuple(name for name, backbone in BACKBONES.items() if backbone.grafted)
+VARIANTS = {"": Variant(), "-M": Variant(estimator="mlp"), "-J": Variant(joint=True)}  # by what follows AUR in a name
+
+
+def under_aur(backbone: str, variant: str = "") -> str:
+    """The name of AUR on a backbone.
+
+    >>> under_aur("MF", "-J")
+    'MF-AUR-J'
+    """
+    return f"{backbone}-AUR{variant}"
+
+
+# what each name means: the backbone, and the variant of AUR if there is one
+MEANINGS: dict[str, tuple[str, Variant | None]] = {
+    **{name: (name, None) for name in BACKBONES},
+    **{under_aur(name, ending): (name, variant) for name in BACKBONES for ending, variant in VARIANTS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -34,22 +87,27 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = self.backbone in NAMES or self.backbone in GRAFTS
-        require(known and self.variant in VARIANTS, f"there is no method '{self.name}'", f"known: {', '.join(NAMES)}")
+        require(self.name in MEANINGS, f"there is no method '{self.name}'", f"known: {', '.join(BACKBONES)}")
 
     @property
     def backbone(self) -> str:
         """The name of the bare model."""
-        return self.name.partition("-AUR")[0]
+        return MEANINGS[self.name][0]
+
+    @property
+    def base(self) -> Backbone:
+        """What is declared about the bare model."""
+        return BACKBONES[self.backbone]
+
+    @property
+    def variant(self) -> Variant | None:
+        """The kind of AUR; None for a bare model."""
+        return MEANINGS[self.name][1]
 
     @property
     def uncertain(self) -> bool:
-        return "-AUR" in self.name
-
-    @property
-    def variant(self) -> str:
-        """What follows AUR: -M, -J or nothing."""
-        return self.name.partition("-AUR")[2]
+        """Whether it is an AUR."""
+        return self.variant is not None
 
     @property
     def bare(self) -> Method:
@@ -59,54 +117,74 @@ class Method:
     @property
     def key(self) -> str:
         """Tells it from any other method."""
-        return " ".join([self.name, *(f"{name}={value}" for name, value in sorted(self.settings.items()))])
+        return key_of(self.name, self.settings)
+
+
+def key_of(name: str, settings: Mapping[str, Any]) -> str:
+    """The name of a method and its options in one text.
+
+    >>> key_of("MF-AUR", {"alpha": 3.0})
+    'MF-AUR alpha=3.0'
+    """
+    return " ".join([name, *(f"{option}={value}" for option, value in sorted(settings.items()))])
+
+
+def tunable(name: str) -> bool:
+    """Whether a row of that name has options worth a search. A row that is no method of its own counts as such."""
+    return name not in MEANINGS or Method(name).base.tunable
 
 
 def tuned(dataset: str, model: str, recipe: Recipe) -> dict[str, Any]:
-    """The options found for a model on a dataset, of `NAME.paper.toml` under that recipe where it exists.
+    """The options found for a model on a dataset; none where it was not tuned.
 
-    Its tables are those of `aleator fit --config`, with `mlp` for the other estimator; none where it was not tuned.
+    The file `NAME.RECIPE.toml` comes before `NAME.toml`. Its tables are those of `aleator fit --config`, and a table
+    `mlp` has the options of the other estimator.
     """
-    paths = [CONFIGS / dataset / f"{model}.toml"]
-    paths[:0] = [CONFIGS / dataset / f"{model}.paper.toml"] if recipe == "paper" else []
+    paths = [CONFIGS / dataset / f"{model}.{recipe.name}.toml", CONFIGS / dataset / f"{model}.toml"]
     return next((tomllib.loads(path.read_text()) for path in paths if path.exists()), {})
 
 
 def options_of(method: Method, dataset: str, recipe: Recipe) -> dict[str, Any]:
     """The tuned options that a method uses: those of its model, and under AUR those of its estimator and of AUR."""
-    found = tuned(dataset, NAMES.get(method.backbone, method.backbone), recipe)
-    factor, mlp = found.pop("estimator", {}), found.pop("mlp", {})
-    if not method.uncertain:
+    found = tuned(dataset, method.base.model, recipe)
+    estimators = {"factor": found.pop("estimator", {}), "mlp": found.pop("mlp", {})}
+    if method.variant is None:
         return {name: value for name, value in found.items() if name == "model"}
-    estimator = mlp if method.variant == "-M" else factor
-    return found | ({"estimator": estimator} if estimator else {})
+    own = estimators[method.variant.estimator]
+    return found | ({"estimator": own} if own else {})
+
+
+def settings_of(method: Method, dataset: str, recipe: Recipe, *, quick: bool) -> dict[str, Any]:
+    """All options of a method as `build` takes them: the tuned ones, those of a quick run, those of its own."""
+    settings: dict[str, Any] = {"model": {}, "estimator": {}} | options_of(method, dataset, recipe)
+    if method.variant is not None and method.variant.joint:
+        settings["joint"] = QUICK_JOINT if quick else settings.get("joint", True)
+    if quick:
+        settings["model"] |= {"factors": QUICK["dim"]} if method.base.grafted else _present(MODELS[method.base.model])
+        settings["estimator"] |= _present(ESTIMATORS[(method.variant or Variant()).estimator])
+    for name, value in method.settings.items():
+        table, _, option = name.rpartition(".")
+        if table:
+            own = settings.get(table)
+            settings[table] = (own if isinstance(own, dict) else {}) | {option: value}
+        else:
+            settings[option] = value
+    return settings
 
 
 def make(
     method: Method, split: Split, dataset: str, *, recipe: Recipe, seed: int, device: str, quick: bool = False
 ) -> Recommender:
     """The method, ready to be fitted on `split`."""
-    model = NAMES.get(method.backbone, method.backbone)
-    settings: dict[str, Any] = {"model": {}, "estimator": {}} | options_of(method, dataset, recipe)
-    kind = "mlp" if method.variant == "-M" else "factor"
-    settings |= {"joint": True} if method.variant == "-J" else {}
-    if quick:
-        settings["model"] |= _present(MODELS[model], QUICK) if method.backbone in NAMES else {"factors": QUICK["dim"]}
-        settings["estimator"] |= _present(ESTIMATORS[kind], QUICK)
-        settings["joint_epochs"] = 2
-    for name, value in method.settings.items():
-        table, _, option = name.rpartition(".")
-        (settings[table] if table else settings)[option] = value
-    if method.backbone in GRAFTS:
+    settings = settings_of(method, dataset, recipe, quick=quick)
+    if method.base.grafted:
         return grafted(method, split, settings, recipe=recipe, seed=seed, device=device)
-    if not method.uncertain:
-        settings = {"model": settings["model"]}
     return build(
-        model,
-        settings,
+        method.base.model,
+        settings if method.uncertain else {"model": settings["model"]},
         with_uncertainty=method.uncertain,
-        estimator=kind if method.uncertain else None,
-        recipe=recipe,
+        estimator=method.variant.estimator if method.variant is not None else None,
+        recipe=recipe.name,
         seed=seed,
         device=device,
     )
@@ -117,23 +195,23 @@ def grafted(
 ) -> Recommender:
     """A model of implicit, bare or under AUR.
 
-    It is fitted without the pairs that lam is chosen on; so that both know the same, the estimator is not refitted.
+    It is fitted without the pairs that lam is chosen on. The estimator is not refitted, so both know the same pairs.
     """
     need("implicit", method.name)
     from implicit.cpu.als import AlternatingLeastSquares
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
-    kind = AlternatingLeastSquares if method.backbone == "implicit-als" else BayesianPersonalizedRanking
+    kind = {"implicit-als": AlternatingLeastSquares, "implicit-bpr": BayesianPersonalizedRanking}[method.base.model]
     fitted = kind(**settings["model"], random_state=seed)
-    fitted.fit((split.train if recipe == "ours" else split.everything).csr, show_progress=False)
-    common: dict[str, Any] = {"seed": seed, "recipe": recipe, "device": device, "refit": False}
+    fitted.fit((split.everything if recipe.on_test else split.train).csr, show_progress=False)
+    common: dict[str, Any] = {"seed": seed, "recipe": recipe.name, "device": device, "refit": False}
     if not method.uncertain:
         return graft(fitted, **common)
     options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
     return AUR(graft(fitted), estimator=FactorEstimator(**settings["estimator"]), **common, **options)
 
 
-def _present(kind: type, options: dict[str, Any]) -> dict[str, Any]:
-    """Those that the class has."""
+def _present(kind: type) -> dict[str, Any]:
+    """The quick options that the class has."""
     names = {f.name for f in fields(kind)}
-    return {name: value for name, value in options.items() if name in names}
+    return {name: value for name, value in QUICK.items() if name in names}

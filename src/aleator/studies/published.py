@@ -1,4 +1,4 @@
-"""What the paper printed, for the datasets of which we have the same split."""
+"""The figures that the paper printed, for the datasets of which we have the same split."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def _tables() -> dict[str, Any]:
 
 
 def published(study: str, dataset: str) -> dict[str, Any]:
-    """Of each method the metrics by protocol; nothing where the paper has no such figure or used another split."""
+    """The metrics of each method by protocol. Empty where the paper has no such figure or used another split."""
     found: dict[str, Any] = _tables().get(study, {}).get(dataset, {})
     return found
 
 
 def figure(study: str, dataset: str, method: str, protocol: str, metric: str) -> float | None:
-    """One printed number."""
+    """One printed number, or None."""
     value = published(study, dataset).get(method, {}).get(protocol, {}).get(metric)
     return None if value is None else float(value)

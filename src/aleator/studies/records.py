@@ -1,4 +1,7 @@
-"""One JSON line for each result that was really obtained, with what is needed to obtain it again."""
+"""Record: one JSON line for each result, with what is needed to obtain it again.
+
+No other module writes, reads or interprets the lines.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,187 @@ import json
 import math
 import os
 import platform
-import re
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import scipy
 import torch
 
 from aleator.device import resolve_device
+from aleator.recipe import Empty, Recipe, RecipeName, recipe_of
 from aleator.version import __version__
 
+Figures = dict[str, dict[str, float | None]]  # by protocol (or group) and metric; None where nobody has ground truth
+Settings = dict[str, Any]  # options by name, such as {"model.dim": 64}
+Lists = dict[str, float]  # what the lists of recommendations are like, such as their share of tail items
+Chosen = dict[str, float]  # lam and numbers of epochs
+Step = dict[str, float | None]  # one lam on the path of an AUR: its "lam", and metrics by name
 
-def machine(device: str = "auto") -> dict[str, Any]:
-    """What the figures were obtained on."""
+
+class PairedTest(TypedDict):
+    """A paired test over users of one metric: the mean of the method and of its baseline, and the p-value."""
+
+    protocol: str
+    metric: str
+    mean: float | None
+    baseline: float | None
+    p: float | None
+    change: NotRequired[float | None]
+    low: NotRequired[float | None]
+    high: NotRequired[float | None]
+    users: NotRequired[int]
+
+
+class Against(TypedDict):
+    """What a method was tested against."""
+
+    method: str
+    tests: list[PairedTest]
+
+
+class CaseItem(TypedDict):
+    """One item of the study `case`."""
+
+    item: Any
+    title: str | None
+    expectation: float
+    uncertainty: float
+    popularity: int
+    feedback: int
+    rank_by_expectation: int
+    rank_by_uncertainty: int
+
+
+class Scatter(TypedDict):
+    """The points of one user in the study `correlation`."""
+
+    user: Any
+    r2: list[float]
+    sigma2: list[float]
+    unseen: int
+    pearson: float
+
+
+class Way(TypedDict):
+    """What the study `drift` tells about one way of splitting."""
+
+    chosen: Chosen
+    drift: dict[str, float]
+    tail: str
+
+
+class Machine(TypedDict):
+    """What a result was obtained on."""
+
+    cores: int | None
+    device: str
+    system: NotRequired[str]
+    processor: NotRequired[str]
+    threads: NotRequired[int]
+
+
+class Conventions(TypedDict):
+    """The data and the recipe of a result."""
+
+    data: str  # fingerprints of the training and test pairs
+    recipe: RecipeName
+    tail: str
+    empty: Empty
+
+
+class Header(TypedDict):
+    """Which cell of which study a record is about, and the conventions behind its figures."""
+
+    study: str
+    dataset: str
+    data: NotRequired[str]  # some old records have none
+    recipe: RecipeName
+    tail: str
+    empty: Empty
+    part: NotRequired[str]
+    method: str
+    seed: int
+    tuned: NotRequired[dict[str, Any]]  # the options that were found for the method on this dataset
+    settings: NotRequired[Settings]  # options of the cell beyond the tuned ones
+    quick: NotRequired[bool]
+
+
+class Measured(TypedDict):
+    """What `measure` of a study returns. Keys below the first line belong to some studies only."""
+
+    metrics: Figures
+    config: dict[str, Any]
+    chosen: NotRequired[Chosen]
+    chosen_on: NotRequired[str]
+    lists: NotRequired[Lists]
+    notes: NotRequired[list[str]]
+    against: NotRequired[Against]
+
+    alone: NotRequired[Figures]  # alpha: the metrics of the uncertainty alone
+    path: NotRequired[list[Step]]  # front
+    scatter: NotRequired[Scatter]  # correlation
+    ways: NotRequired[dict[str, Way]]  # drift
+    user: NotRequired[Any]  # case: whose items they are
+    items: NotRequired[int | list[CaseItem]]  # case: the items; theorem: how many items there are
+    users: NotRequired[int]  # theorem
+    on_observed: NotRequired[float]  # theorem: the share of a user's squared residuals on observed pairs
+    epochs: NotRequired[int]  # time: how many epochs were timed
+    solver: NotRequired[str]  # time
+    sampled_items: NotRequired[int]  # time: items in a step of the estimator; 0 for all
+    pairs: NotRequired[int]  # mislabelled
+    liked: NotRequired[float]  # mislabelled: the share of liked pairs
+
+
+class Origin(TypedDict):
+    """How a result was obtained, and what that cost."""
+
+    seconds: float  # of the fit, also where the fit was made for an earlier cell
+    seconds_here: NotRequired[float]  # of measuring this cell
+    peak_memory: NotRequired[int | None]  # bytes
+    machine: Machine
+    versions: dict[str, str]
+    command: str
+
+
+class Record(Header, Measured, Origin):
+    """One cell of one study on one dataset, under one recipe and seed."""
+
+
+def key(of: Header) -> str:
+    """What tells a cell from any other cell of its file."""
+    parts = (of.get("part"), of.get("recipe"), of.get("method"), of.get("seed"), of.get("quick"))
+    return json.dumps([*(part or 0 for part in parts), of.get("settings") or {}], sort_keys=True)
+
+
+def made_of(of: Header) -> str:
+    """The cell, its data and its options. A cell with a record of all three is not measured again."""
+    return json.dumps([key(of), of.get("data"), of.get("tuned")], sort_keys=True)
+
+
+def recipe(rows: Sequence[Record]) -> Recipe:
+    """The recipe of records that share one."""
+    return recipe_of(rows[0]["recipe"])
+
+
+def about(rows: Sequence[Record]) -> str:
+    """The dataset and the recipe of records that share both: the first words of a caption."""
+    return f"{rows[0]['dataset']}, recipe {rows[0]['recipe']}"
+
+
+def machine(device: str = "auto") -> Machine:
+    """What this process runs on."""
     used = resolve_device(device)
-    device = torch.cuda.get_device_name(used) if used.type == "cuda" else "no GPU"
-    return {"cores": os.cpu_count(), "device": device, "system": platform.system(), "processor": platform.machine()}
+    name = torch.cuda.get_device_name(used) if used.type == "cuda" else "no GPU"
+    return {"cores": os.cpu_count(), "device": name, "system": platform.system(), "processor": platform.machine()}
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the libraries that compute."""
+    """The versions of Python and of the libraries that compute."""
     return {
         "aleator": __version__,
         "python": platform.python_version(),
@@ -48,43 +206,24 @@ def command() -> str:
     return " ".join([start, *map(shlex.quote, sys.argv[1:])])
 
 
-@dataclass
-class Peak:
-    """The most memory that was in use: of the GPU where there is one, of the process otherwise."""
-
-    bytes: int | None = None
-
-
-@contextmanager
-def peak(device: str = "auto") -> Iterator[Peak]:
-    """Measures the memory of what happens inside; None where the system does not tell."""
-    found, where = Peak(), resolve_device(device)
-    status = Path("/proc/self/status")
-    if where.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(where)
-    else:
-        with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    yield found
-    if where.type == "cuda":
-        found.bytes = torch.cuda.max_memory_allocated(where)
-    elif status.exists() and (line := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
-        found.bytes = int(line[1]) << 10
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """All records of a file; none where there is no file. A line that was cut off in writing is left out."""
-    found = []
+def read(path: Path) -> list[Record]:
+    """All records of a file, or none if there is no file. A line that was cut off while it was written is left out."""
+    found: list[Record] = []
     for line in path.read_text().splitlines() if path.exists() else []:
         with suppress(json.JSONDecodeError):
             found.append(json.loads(line))
     return found
 
 
-def append(path: Path, record: dict[str, Any]) -> None:
-    """One more line, whole even after one that was cut off, or while others write to the file."""
+def latest(rows: Iterable[Record]) -> list[Record]:
+    """The last record of each cell, in the order in which the cells were first measured."""
+    return list({key(row): row for row in rows}.values())
+
+
+def append(path: Path, record: Mapping[str, Any]) -> None:
+    """Add one line. It is whole even after a line that was cut off, or while others write to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+", buffering=0) as file:  # what is appended by one call stays together
+    with path.open("ab+", buffering=0) as file:  # one call of write keeps the line together
         if torn := file.tell() > 0:
             file.seek(-1, os.SEEK_END)
             torn = file.read(1) != b"\n"
@@ -92,8 +231,8 @@ def append(path: Path, record: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has neither NaN nor infinity."""
-    if isinstance(value, dict):
+    """JSON has neither NaN nor infinity: both become null."""
+    if isinstance(value, Mapping):
         return {name: _plain(own) for name, own in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(own) for own in value]

@@ -1,4 +1,4 @@
-"""Bench: what studies share on one dataset, under one recipe and seed: fitted methods, their reports, the tail."""
+"""Workbench: what studies share on one dataset under one recipe and seed: fitted methods, their reports, the tail."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
-from aleator.models import Model
-from aleator.recommender import Recipe, Recommender
+from aleator.models.cache import ModelCache
+from aleator.recipe import RECIPES, Recipe
+from aleator.recommender import Recommender
 from aleator.studies.methods import Method, make, options_of
-from aleator.studies.remembering import Memory
+from aleator.studies.records import Against, Chosen, Conventions, Measured, PairedTest
 
-KEPT = ("MF", "LGCN", "VAE")
+HELD = ("MF", "LGCN", "VAE")  # the backbones that many studies ask for: methods on them stay fitted
 TESTED = tuple(
     (protocol, f"{metric}@{cut}")
     for protocol in ("overall", "tail_absolute", "tail_relative")
@@ -29,63 +30,66 @@ TESTED = tuple(
 
 
 @dataclass(eq=False)
-class Bench:
-    """Fits each method once: the studies of one run ask for the same ones. `quick` trains for a look, not for figures."""
+class Workbench:
+    """Fits each method once for all studies of a run. `quick` trains too little for real figures."""
 
     dataset: str
     split: Split
-    recipe: Recipe = "ours"
+    recipe: Recipe = RECIPES["ours"]
     seed: int = 0
     device: str = "auto"
     quick: bool = False
-    world: World | None = None  # where the dataset is a simulated one
+    world: World | None = None  # for a simulated dataset
 
-    seconds: dict[str, float] = field(default_factory=dict)  # of each fit, with those that a model had taken before
+    seconds: dict[str, float] = field(default_factory=dict)  # of each fit, with what the cache saved
+    cache: ModelCache = field(default_factory=ModelCache)
     _fitted: dict[str, Recommender] = field(default_factory=dict)
     _reports: dict[str, Report] = field(default_factory=dict)
-    _others: dict[str, Bench] = field(default_factory=dict)
-    _memory: Memory = field(default_factory=Memory)
+    _others: dict[str, Workbench] = field(default_factory=dict)
 
     def fit(self, method: Method) -> Recommender:
-        """The method, fitted on the split. Those of `KEPT` are asked for by many studies; others are not held."""
+        """The method, fitted on the split. Methods on a backbone of `HELD` are fitted once; others are not held."""
         if method.key in self._fitted:
             return self._fitted[method.key]
-        about: dict[str, Any] = {"recipe": self.recipe, "seed": self.seed, "device": self.device, "quick": self.quick}
-        split = self.split
-        if "implicit" in method.name and self.recipe == "ours" and not len(split.valid):
-            split = split.carve(0.1, self.seed)  # a frozen model must not know what lam is chosen on
-        start, saved = time.perf_counter(), self._memory.saved
-        system = make(method, split, self.dataset, **about)
-        model = system.model if isinstance(system, AUR) else system
-        if isinstance(model, Model) and method.variant != "-J":  # joint training needs what only training leaves
-            self._memory.watch(model)
-        system.fit(split)
-        self.seconds[method.key] = time.perf_counter() - start + self._memory.saved - saved
-        if method.backbone in KEPT and not method.settings:
+        start, saved = time.perf_counter(), self.cache.saved
+        split = self.split_for(method)
+        system = self.make(method, split).fit(split, cache=self.cache)
+        self.seconds[method.key] = time.perf_counter() - start + self.cache.saved - saved
+        if method.backbone in HELD and not method.settings:
             self._fitted[method.key] = system
         return system
 
+    def make(self, method: Method, split: Split | None = None) -> Recommender:
+        """The method, not yet fitted."""
+        about: dict[str, Any] = {"seed": self.seed, "device": self.device, "quick": self.quick}
+        return make(method, split or self.split, self.dataset, recipe=self.recipe, **about)
+
+    def split_for(self, method: Method) -> Split:
+        """The split; for a grafted model with a validation part, since a frozen model must not know those pairs."""
+        carves = method.base.grafted and not self.recipe.on_test
+        return self.split.carve(0.1, self.seed) if carves else self.split
+
     def report(self, method: Method, system: Recommender | None = None) -> Report:
-        """Its evaluation under the recipe's tail and policy; per-user values are small and kept."""
+        """Its evaluation under the recipe's tail and policy. The per-user values are small, so it is kept."""
         if method.key not in self._reports:
-            self._reports[method.key] = evaluate(system or self.fit(method), self.split, recipe=self.recipe)
+            self._reports[method.key] = evaluate(system or self.fit(method), self.split, recipe=self.recipe.name)
         return self._reports[method.key]
 
-    def on(self, name: str, split: Callable[[], Split]) -> Bench:
-        """The bench of the same data split otherwise, made once for each name."""
+    def on(self, name: str, split: Callable[[], Split]) -> Workbench:
+        """The workbench of the same data under another split, made once for each name."""
         if name not in self._others:
-            about = {"recipe": self.recipe, "seed": self.seed, "device": self.device, "quick": self.quick}
-            self._others[name] = Bench(self.dataset, split(), **about)  # type: ignore[arg-type]
+            self._others[name] = Workbench(
+                self.dataset, split(), recipe=self.recipe, seed=self.seed, device=self.device, quick=self.quick
+            )
         return self._others[name]
 
     @property
     def tail(self) -> Tail:
         """The tail under the recipe."""
-        paper = self.split.paper_tail if self.recipe == "paper" else None
-        return paper if paper is not None else Tail.mass(0.5)
+        return self.recipe.tail(self.split)
 
     def tuned(self, method: Method) -> dict[str, Any]:
-        """The options that were found for it on this dataset, if any."""
+        """The options that were found for the method on this dataset, if any."""
         return options_of(method, self.dataset, self.recipe)
 
     @cached_property
@@ -93,49 +97,67 @@ class Bench:
         """Tells the pairs that are fitted and tested on from any others."""
         return f"{self.split.everything.fingerprint[:12]}-{self.split.test.fingerprint[:12]}"
 
-    def conventions(self) -> dict[str, Any]:
+    def conventions(self) -> Conventions:
         """What a record says of the data and the recipe."""
         return {
             "data": self.data,
-            "recipe": self.recipe,
+            "recipe": self.recipe.name,
             "tail": self.tail.describe(self.split.everything.popularity),
-            "empty": "zero" if self.recipe == "paper" else "skip",
+            "empty": self.recipe.empty,
         }
 
 
 def accuracy(
-    bench: Bench, method: Method, against: Method | None = None, system: Recommender | None = None
-) -> dict[str, Any]:
-    """Metrics of a method (or of `system`, if it is fitted), what was chosen, paired tests over users against another."""
+    bench: Workbench, method: Method, against: Method | None = None, system: Recommender | None = None
+) -> Measured:
+    """Metrics of a method, what was chosen, and paired tests over users against another method.
+
+    `system` is the method if it is fitted already.
+    """
     system = system or bench.fit(method)
     report = bench.report(method, system)
     means = report.to_dict()
-    row: dict[str, Any] = {
+    row: Measured = {
         "metrics": {protocol: means[protocol] for protocol in report.per_user},
         "lists": report.lists,
-        "chosen_on": "test" if bench.recipe == "paper" else "validation",
+        "chosen_on": bench.recipe.chosen_on,
         "chosen": chosen(system),
         "config": system.options(),
         "notes": system.notes,
     }
     if against is not None and against.key != method.key:
-        tests = report.compare(bench.report(against)).to_dict()
-        row["against"] = {
-            "method": against.name,
-            "tests": [test for test in tests if (test["protocol"], test["metric"]) in TESTED],
-        }
+        row["against"] = tests_against(report, bench.report(against), against.name)
     return row
 
 
-def against_bare(bench: Bench, method: Method) -> dict[str, Any]:
+def tests_against(report: Report, other: Report, name: str) -> Against:
+    """The paired tests of a report against that of the method `name`."""
+    tests: list[PairedTest] = [
+        {
+            "protocol": row.protocol,
+            "metric": row.metric,
+            "mean": row.mean,
+            "baseline": row.baseline,
+            "change": row.change,
+            "low": row.low,
+            "high": row.high,
+            "p": row.p,
+            "users": row.users,
+        }
+        for row in report.compare(other).rows
+        if (row.protocol, row.metric) in TESTED
+    ]
+    return {"method": name, "tests": tests}
+
+
+def against_bare(bench: Workbench, method: Method) -> Measured:
     """`accuracy`, with tests of an AUR against its bare model."""
     return accuracy(bench, method, method.bare if method.uncertain else None)
 
 
-def chosen(system: Recommender) -> dict[str, Any]:
-    """What validation (or, under recipe paper, the test part) chose."""
+def chosen(system: Recommender) -> Chosen:
+    """What was chosen on validation, or on the test part under a recipe that does so."""
     if not isinstance(system, AUR):
-        log = getattr(system, "log", None)
-        return {} if log is None else {"epochs": log.best_epoch}
+        return {} if system.log is None else {"epochs": system.log.best_epoch}
     logs = {"model_epochs": system.model.log, "epochs": system.estimator.log, "joint_epochs": system.log}
     return {"lam": system.lam_used} | {name: log.best_epoch for name, log in logs.items() if log is not None}

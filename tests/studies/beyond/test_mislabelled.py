@@ -13,7 +13,7 @@ from aleator.data.simulate import simulate
 from aleator.recommender import as_split
 from aleator.studies.beyond.mislabelled import average_precision, liked, measure, parts_of
 from aleator.studies.methods import Method
-from aleator.studies.workbench import Bench
+from aleator.studies.workbench import Workbench
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=40))
@@ -26,12 +26,13 @@ def test_average_precision_is_that_of_its_definition(pairs: list[tuple[bool, int
 
 def test_the_uncertainty_finds_mislabelled_pairs_in_a_small_world() -> None:
     world = simulate(n_users=500, n_items=250, per_user=120, skew=0.5, seed=0)
-    bench = Bench("world-mild", as_split(world.interactions), world=world)
+    bench = Workbench("world-mild", as_split(world.interactions), world=world)
     found = measure(bench, Method("MF-AUR", {"model.dim": 16, "estimator.dim": 64}))["metrics"]["auroc"]
-    assert found["uncertainty"] > found["popularity"] + 0.02
-    assert found["uncertainty"] > found["random"] + 0.1
-    assert found["blend"] > found["expectation"] - 0.005
-    assert abs(found["random"] - 0.5) < 0.02
+    known = {name: value for name, value in found.items() if value is not None}
+    assert known["uncertainty"] > known["popularity"] + 0.02
+    assert known["uncertainty"] > known["random"] + 0.1
+    assert known["blend"] > known["expectation"] - 0.005
+    assert abs(known["random"] - 0.5) < 0.02
 
 
 def test_scores_of_pairs_are_those_of_the_blocks(split: al.Split, small_aur: object) -> None:

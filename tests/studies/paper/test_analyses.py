@@ -18,26 +18,40 @@ from aleator.batches import Users
 from aleator.recommender import Recommender
 from aleator.studies.methods import Method
 from aleator.studies.paper import calibration, case, correlation, worst_case
+from aleator.studies.records import CaseItem, Record
 from aleator.studies.report.tables import Block, Picture, Table
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench
+from aleator.studies.workbench import Workbench
+from tests.studies.making import record
 
 STUDIES = [calibration.STUDY, worst_case.STUDY, correlation.STUDY, case.STUDY]
 
 
 @pytest.fixture(scope="module")
-def bench(split: al.Split) -> Bench:
-    return Bench("tiny", replace(split, name="tiny"), quick=True, device="cpu")
+def bench(split: al.Split) -> Workbench:
+    return Workbench("tiny", replace(split, name="tiny"), quick=True, device="cpu")
 
 
-def rows_of(study: Study, bench: Bench, seed: int = 0) -> list[dict[str, Any]]:
-    """The records of a study, as `run` writes them but for the machine."""
-    keys = {"dataset": bench.dataset, "seed": seed, **bench.conventions()}
-    return [{**keys, "method": method.name, **study.measure(bench, method)} for method in study.cells(bench)]
+def rows_of(study: Study, bench: Workbench) -> list[Record]:
+    """The records of a study."""
+    keys: dict[str, Any] = {"dataset": bench.dataset, **bench.conventions()}
+    return [record(**keys, method=method.name, **study.measure(bench, method)) for method in study.cells(bench)]
+
+
+def items_shown(row: Record) -> list[CaseItem]:
+    """The items of a case."""
+    items = row["items"]
+    assert isinstance(items, list)
+    return items
+
+
+def figures(row: Record, group: str) -> dict[str, float]:
+    """The metrics of a group that are known."""
+    return {name: value for name, value in row["metrics"][group].items() if value is not None}
 
 
 @pytest.fixture(scope="module")
-def rows(bench: Bench) -> dict[str, list[dict[str, Any]]]:
+def rows(bench: Workbench) -> dict[str, list[Record]]:
     return {study.name: rows_of(study, bench) for study in STUDIES}
 
 
@@ -63,14 +77,12 @@ def unseen_of(split: al.Split, user: int) -> list[int]:
     return [i for i in range(split.train.n_items) if i not in items_of(split.everything, user)]
 
 
-def tail_of(bench: Bench) -> set[int]:
+def tail_of(bench: Workbench) -> set[int]:
     return set(np.flatnonzero(bench.tail.mask(bench.split.everything.popularity)).tolist())
 
 
 @pytest.mark.parametrize("name", ["MF", "LGCN-AUR", "VAE"])
-def test_calibration_is_what_counting_by_hand_gives(
-    bench: Bench, rows: dict[str, list[dict[str, Any]]], name: str
-) -> None:
+def test_calibration_is_what_counting_by_hand_gives(bench: Workbench, rows: dict[str, list[Record]], name: str) -> None:
     scores, tail = scores_of(bench.fit(Method(name))), tail_of(bench)
     groups: dict[str, list[tuple[float, float]]] = {"tail_focus": [], "head_focus": []}
     for user in range(bench.split.train.n_users):
@@ -85,12 +97,12 @@ def test_calibration_is_what_counting_by_hand_gives(
     assert set(row["metrics"]) == {"tail_focus", "head_focus"}
     for group, found in groups.items():
         listed_mean, taken_mean = np.mean(found, axis=0)
-        assert row["metrics"][group]["users"] == len(found) > 0
+        assert figures(row, group)["users"] == len(found) > 0
         assert row["metrics"][group]["tail_share@20"] == pytest.approx(listed_mean)
         assert row["metrics"][group]["history"] == pytest.approx(taken_mean)
 
 
-def sorted_lengths(bench: Bench, name: str) -> list[int]:
+def sorted_lengths(bench: Workbench, name: str) -> list[int]:
     """Where the last of the test items stands when a user's unseen items are sorted; of equal ones it comes first."""
     scores, found = scores_of(bench.fit(Method(name))), []
     for user in range(bench.split.train.n_users):
@@ -103,7 +115,7 @@ def sorted_lengths(bench: Bench, name: str) -> list[int]:
 
 @pytest.mark.parametrize("bare", ["MF", "LGCN", "VAE"])
 def test_the_worst_case_is_the_place_of_the_last_test_item(
-    bench: Bench, rows: dict[str, list[dict[str, Any]]], bare: str
+    bench: Workbench, rows: dict[str, list[Record]], bare: str
 ) -> None:
     by_name = {row["method"]: row for row in rows["worst_case"]}
     before, after = (sorted_lengths(bench, name) for name in (bare, f"{bare}-AUR"))
@@ -118,7 +130,7 @@ def test_the_worst_case_is_the_place_of_the_last_test_item(
     assert test["p"] == pytest.approx(1.0 if before == after else stats.ttest_rel(after, before).pvalue)
 
 
-def test_test_items_of_equal_scores_all_count(bench: Bench) -> None:
+def test_test_items_of_equal_scores_all_count(bench: Workbench) -> None:
     class Level(al.MF):
         def score_block(self, users: Users, items: torch.Tensor | None = None) -> torch.Tensor:
             return torch.ones(len(users), self.fitted.n_items)
@@ -129,7 +141,7 @@ def test_test_items_of_equal_scores_all_count(bench: Bench) -> None:
     np.testing.assert_array_equal(worst_case.lengths(level, bench.split), sizes[sizes > 0])
 
 
-def test_the_worst_case_does_not_depend_on_the_batches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worst_case_does_not_depend_on_the_batches(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     system = bench.fit(Method("MF-AUR"))
     whole = worst_case.lengths(system, bench.split)
     monkeypatch.setattr(calibration, "blocks", lambda n_users, n_items, device: (14, n_items))
@@ -139,7 +151,7 @@ def test_the_worst_case_does_not_depend_on_the_batches(bench: Bench, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["MF-AUR", "LGCN-AUR", "VAE-AUR"])
-def test_correlations_are_those_of_numpy(bench: Bench, rows: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_correlations_are_those_of_numpy(bench: Workbench, rows: dict[str, list[Record]], name: str) -> None:
     r, sigma = parts_of(bench.fit(Method(name)))
     found = []
     for user in range(bench.split.train.n_users):
@@ -147,7 +159,7 @@ def test_correlations_are_those_of_numpy(bench: Bench, rows: dict[str, list[dict
             items = unseen_of(bench.split, user)
             found.append(np.corrcoef(r[user, items] ** 2, sigma[user, items] ** 2)[0, 1])
     (row,) = (row for row in rows["correlation"] if row["method"] == name)
-    metrics = row["metrics"]["overall"]
+    metrics = figures(row, "overall")
     assert metrics["users"] == len(found)
     assert metrics["pearson"] == pytest.approx(np.mean(found), rel=1e-6)
     assert metrics["share_positive"] == pytest.approx(np.mean([c > 0 for c in found]))
@@ -155,7 +167,7 @@ def test_correlations_are_those_of_numpy(bench: Bench, rows: dict[str, list[dict
     assert [metrics["low"], metrics["high"]] == expected
 
 
-def test_the_scatter_is_of_one_drawn_user(bench: Bench, rows: dict[str, list[dict[str, Any]]]) -> None:
+def test_the_scatter_is_of_one_drawn_user(bench: Workbench, rows: dict[str, list[Record]]) -> None:
     mf, *others = rows["correlation"]
     assert not any("scatter" in row for row in others)
     one = mf["scatter"]
@@ -186,7 +198,7 @@ def ranks_by_argsort(values: np.ndarray[Any, Any], items: list[int]) -> dict[int
     return {items[at]: place + 1 for place, at in enumerate(order)}
 
 
-def test_the_case_is_the_most_telling_one(bench: Bench, rows: dict[str, list[dict[str, Any]]]) -> None:
+def test_the_case_is_the_most_extreme_one(bench: Workbench, rows: dict[str, list[Record]]) -> None:
     r, sigma = parts_of(bench.fit(Method("MF-AUR")))
     tail, pairs = tail_of(bench), []
     for user in range(bench.split.train.n_users):
@@ -197,7 +209,7 @@ def test_the_case_is_the_most_telling_one(bench: Bench, rows: dict[str, list[dic
     (row,) = rows["case"]
     for name, wanted in (("tail", True), ("head", False)):
         group = [pair for pair in pairs if pair[4] == wanted]
-        metrics = row["metrics"][name]
+        metrics = figures(row, name)
         assert metrics["pairs"] == len(group)
         assert metrics["better_by_uncertainty"] == pytest.approx(np.mean([p[3] < p[2] for p in group]))
         assert metrics["median_rank_by_expectation"] == np.median([p[2] for p in group])
@@ -205,16 +217,16 @@ def test_the_case_is_the_most_telling_one(bench: Bench, rows: dict[str, list[dic
     best = max((pair for pair in pairs if pair[4] and pair[5]), key=lambda p: p[2] - p[3])
     user, item, by_r_best, by_sigma_best = best[:4]
     assert bench.split.train.users.decode([user]).tolist() == [row["user"]]
-    *others, last = row["items"]
+    *others, last = items_shown(row)
     assert (last["rank_by_expectation"], last["rank_by_uncertainty"]) == (by_r_best, by_sigma_best)
     assert by_r_best > by_sigma_best
     test, unseen = items_of(bench.split.test, user), unseen_of(bench.split, user)
     highest = sorted((i for i in unseen if i not in test), key=lambda i: -r[user, i])[:3]
     ids = bench.split.train.items
-    assert [one["item"] for one in row["items"]] == ids.decode([*highest, item]).tolist()
-    assert [one["feedback"] for one in row["items"]] == [0, 0, 0, 1]
+    assert [one["item"] for one in items_shown(row)] == ids.decode([*highest, item]).tolist()
+    assert [one["feedback"] for one in items_shown(row)] == [0, 0, 0, 1]
     by_r, by_sigma = ranks_by_argsort(r[user], unseen), ranks_by_argsort(sigma[user], unseen)
-    for one, i in zip(row["items"], [*highest, item], strict=True):
+    for one, i in zip(items_shown(row), [*highest, item], strict=True):
         assert one["title"] is None
         assert one["expectation"] == pytest.approx(r[user, i], rel=1e-4)
         assert one["uncertainty"] == pytest.approx(sigma[user, i], rel=1e-4)
@@ -223,7 +235,7 @@ def test_the_case_is_the_most_telling_one(bench: Bench, rows: dict[str, list[dic
     assert max(one["expectation"] for one in others) == others[0]["expectation"]
 
 
-def test_the_others_of_a_case_were_not_taken(bench: Bench) -> None:
+def test_the_others_of_a_case_were_not_taken(bench: Workbench) -> None:
     aur, ids = bench.fit(Method("MF-AUR")), bench.split.train.items
     assert isinstance(aur, al.AUR)
     (r, _), taken_first = parts_of(aur), 0
@@ -235,13 +247,13 @@ def test_the_others_of_a_case_were_not_taken(bench: Bench) -> None:
     assert taken_first
 
 
-def test_a_case_shows_titles_where_there_are_some(bench: Bench) -> None:
+def test_a_case_shows_titles_where_there_are_some(bench: Workbench) -> None:
     parts = bench.split.train, bench.split.valid, bench.split.test
     titles = {i: f"title of {i}" for i in bench.split.train.items.ids.tolist()}
     train, valid, test = (part.with_titles(titles) for part in parts)
     named = replace(bench, split=replace(bench.split, train=train, valid=valid, test=test))
-    row = case.measure(named, Method("MF-AUR"))
-    assert [one["title"] for one in row["items"]] == [f"title of {one['item']}" for one in row["items"]]
+    items = items_shown(record(**case.measure(named, Method("MF-AUR"))))
+    assert [one["title"] for one in items] == [f"title of {one['item']}" for one in items]
 
 
 def texts(blocks: list[Block]) -> str:
@@ -254,11 +266,11 @@ def texts(blocks: list[Block]) -> str:
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_rows_are_plain_json_and_are_shown(study: Study, rows: dict[str, list[dict[str, Any]]]) -> None:
+def test_rows_are_plain_json_and_are_shown(study: Study, rows: dict[str, list[Record]]) -> None:
     mine = rows[study.name]
     assert json.loads(json.dumps(mine, allow_nan=False)) == mine
     assert all(row["config"] and "chosen" in row for row in mine)
-    for shown in (mine, [*mine, *({**row, "seed": 1} for row in mine)]):
+    for shown in (mine, [*mine, *(row | {"seed": 1} for row in mine)]):
         text = texts(list(study.show(shown)))
         assert "tiny, recipe ours" in text
         assert "published" not in text
@@ -267,9 +279,9 @@ def test_rows_are_plain_json_and_are_shown(study: Study, rows: dict[str, list[di
         assert all(row["method"] in text for row in mine)
 
 
-def test_what_the_paper_printed_stands_beside(rows: dict[str, list[dict[str, Any]]]) -> None:
+def test_what_the_paper_printed_stands_beside(rows: dict[str, list[Record]]) -> None:
     shown = {
-        study.name: texts(list(study.show([{**row, "dataset": "yelp2018"} for row in rows[study.name]])))
+        study.name: texts(list(study.show([row | {"dataset": "yelp2018"} for row in rows[study.name]])))
         for study in STUDIES
     }
     assert "more than 35 %" in shown["calibration"]
@@ -277,19 +289,19 @@ def test_what_the_paper_printed_stands_beside(rows: dict[str, list[dict[str, Any
     assert "| 0.7400 |" in shown["correlation"]
 
 
-def test_the_scatter_shown_is_of_the_first_seed(rows: dict[str, list[dict[str, Any]]]) -> None:
+def test_the_scatter_shown_is_of_the_first_seed(rows: dict[str, list[Record]]) -> None:
     mine = rows["correlation"]
-    other = [{**row, "seed": 1, "scatter": {**row["scatter"], "user": "nobody"}} for row in mine if "scatter" in row]
+    other = [row | {"seed": 1, "scatter": row["scatter"] | {"user": "nobody"}} for row in mine if "scatter" in row]
     text = texts(list(correlation.STUDY.show([*other, *mine])))
     assert "nobody" not in text
-    assert f"user ({mine[0]['scatter']['user']}), drawn by seed 0" in text
+    assert f"one user ({mine[0]['scatter']['user']}). Seed 0 drew this user" in text
 
 
-def test_a_case_says_that_it_was_picked(rows: dict[str, list[dict[str, Any]]]) -> None:
+def test_a_case_says_that_it_was_picked(rows: dict[str, list[Record]]) -> None:
     (row,) = rows["case"]
     text = texts(list(case.STUDY.show([row])))
-    assert "was picked for being telling" in text
-    without = {name: value for name, value in row.items() if name not in ("items", "user")}
+    assert "This case was picked because it is extreme" in text
+    without = record(**{name: value for name, value in row.items() if name not in ("items", "user")})
     assert len(case.STUDY.show([without])) == 1
 
 

@@ -1,4 +1,4 @@
-"""What is counted and what is timed; how long it took is nobody's business here."""
+"""What is counted and what is timed. How long it takes is not tested."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import pytest
 
 import aleator as al
 from aleator.studies import study
-from aleator.studies.methods import Method, make
+from aleator.studies.methods import Method
 from aleator.studies.paper import timing
 from aleator.studies.published import published
-from aleator.studies.report.tables import Row, Table
-from aleator.studies.workbench import Bench
+from aleator.studies.records import Record
+from aleator.studies.report.tables import Table
+from aleator.studies.workbench import Workbench
 
 ITEMS, TRAIN, TEST = 91_599, 2_380_730, 603_378  # Amazon-Book
 MODELS = {"MF": al.MF(dim=128), "LGCN": al.LightGCN(dim=128, layers=3), "VAE": al.MultVAE(hidden=1024, dim=512)}
 
 
 @pytest.fixture(scope="module")
-def bench(split: al.Split) -> Bench:
-    return Bench("tiny", replace(split, name="tiny"), device="cpu", quick=True)
+def bench(split: al.Split) -> Workbench:
+    return Workbench("tiny", replace(split, name="tiny"), device="cpu", quick=True)
 
 
 @pytest.fixture(scope="module")
-def rows(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+def rows(bench: Workbench, tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     out = tmp_path_factory.mktemp("results")
     study.run(timing.STUDY, bench, out, say=lambda line: None)
     return timing.STUDY.rows(out, "tiny")
@@ -50,8 +51,8 @@ def test_options_move_the_formulas() -> None:
 
 
 @pytest.mark.parametrize("name", ["MF-AUR", "LGCN-AUR"])
-def test_as_many_epochs_are_timed_as_were_asked_for(bench: Bench, name: str) -> None:
-    system = make(Method(name), bench.split, "tiny", recipe="ours", seed=0, device="cpu", quick=True)
+def test_as_many_epochs_are_timed_as_were_asked_for(bench: Workbench, name: str) -> None:
+    system = bench.make(Method(name))
     assert isinstance(system, al.AUR)
     model, estimator = timing.epoch_seconds(system, bench.split.everything, 4)
     assert len(model) == len(estimator) == 4
@@ -59,22 +60,22 @@ def test_as_many_epochs_are_timed_as_were_asked_for(bench: Bench, name: str) -> 
     log = system.estimator.log
     assert log is not None
     assert len(log.seconds) == 5  # one is not counted
-    assert not any("metric" in row for row in log.rows)  # nothing was checked meanwhile
+    assert not any("metric" in row for row in log.rows)  # there was no validation
 
 
-def test_a_sweep_is_what_more_sweeps_take_longer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_is_what_more_sweeps_take_longer(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, model = [0.0], al.MF(dim=4, iterations=7)
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
 
-    def train(self: al.MF, data: al.Interactions) -> None:
+    def fit_pairs(self: al.MF, data: al.Interactions) -> None:
         clock[0] += 10 + 2 * self.iterations  # ten for what every fit does
 
-    monkeypatch.setattr(al.MF, "train", train)
+    monkeypatch.setattr(al.MF, "fit_pairs", fit_pairs)
     assert timing.sweep_seconds(model, bench.split.train, 3) == [2.0, 2.0, 2.0]
     assert model.iterations == 7
 
 
-def test_a_record_for_each_model(rows: list[Row]) -> None:
+def test_a_record_for_each_model(rows: list[Record]) -> None:
     assert [row["method"] for row in rows] == ["MF-AUR", "LGCN-AUR", "VAE-AUR"]
     assert [row["solver"] for row in rows] == ["als by implicit", "adam", "adam"]
     for row in rows:
@@ -87,7 +88,7 @@ def test_a_record_for_each_model(rows: list[Row]) -> None:
     json.dumps(rows, allow_nan=False)
 
 
-def test_the_table_names_the_machine(rows: list[Row]) -> None:
+def test_the_table_names_the_machine(rows: list[Record]) -> None:
     (table,) = timing.show(rows)
     assert isinstance(table, Table)
     assert [line[0] for line in table.rows] == ["MF", "LGCN", "VAE"]
@@ -97,7 +98,7 @@ def test_the_table_names_the_machine(rows: list[Row]) -> None:
     assert all(len(line) == len(table.columns) for line in table.rows)
 
 
-def test_published_figures_stand_beside_amazon_book(rows: list[Row]) -> None:
+def test_published_figures_stand_beside_amazon_book(rows: list[Record]) -> None:
     (table,) = timing.show([row | {"dataset": "amazon-book"} for row in rows])
     assert isinstance(table, Table)
     assert all(len(line) == len(table.columns) for line in table.rows)

@@ -1,0 +1,1 @@
+"""The studies that ask what the paper does not."""

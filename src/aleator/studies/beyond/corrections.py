@@ -4,39 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aleator.studies.methods import Method
-from aleator.studies.paper.main import SHOWN, conventions
-from aleator.studies.report.tables import Block, Cell, Row, Table, figure_of, signs
+from aleator.studies import records
+from aleator.studies.methods import Method, under_aur
+from aleator.studies.paper.main import SHOWN, conventions, sentences
+from aleator.studies.records import Measured, Record
+from aleator.studies.report.cells import Cell
+from aleator.studies.report.tables import Block, Table, figure_of, signs, words
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, accuracy
+from aleator.studies.workbench import Workbench, accuracy
 
 BACKBONES = ("MF", "GraphFilter")
-PLAIN = {"estimator.self_exclude": False, "residuals": "in-sample"}
+EXCLUDE, RESIDUALS = "estimator.self_exclude", "residuals"  # the options of the two corrections
+PLAIN = {EXCLUDE: False, RESIDUALS: "in-sample"}
 
 
-def cells(bench: Bench) -> list[Method]:
-    choices = [
-        PLAIN | {"estimator.self_exclude": on, "residuals": r} for on in (False, True) for r in ("in-sample", "loo")
-    ]
-    return [Method(f"{bare}-AUR", choice) for bare in BACKBONES for choice in choices]
+def cells(bench: Workbench) -> list[Method]:
+    choices = [{EXCLUDE: on, RESIDUALS: residuals} for on in (False, True) for residuals in ("in-sample", "loo")]
+    return [Method(under_aur(bare), choice) for bare in BACKBONES for choice in choices]
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
-    found: dict[tuple[str, bool, str], list[Row]] = {}
+def measure(bench: Workbench, method: Method) -> Measured:
+    return accuracy(bench, method, Method(method.name, PLAIN))
+
+
+def show(rows: Sequence[Record]) -> list[Block]:
+    found: dict[tuple[str, bool, str], list[Record]] = {}
     for row in rows:
         settings = row["settings"]
-        key = row["method"], settings["estimator.self_exclude"], settings["residuals"]
-        found.setdefault(key, []).append(row)
+        found.setdefault((row["method"], settings[EXCLUDE], settings[RESIDUALS]), []).append(row)
     lines: list[list[Cell]] = [
         [method, "left out" if excluded else "counts", residuals, *(figure_of(runs, *shown) for shown in SHOWN)]
         for (method, excluded, residuals), runs in sorted(found.items())
     ]
     heads = ["method", "an observed item in its own history", "residuals of observed pairs"]
-    caption = (
-        f"{rows[0]['dataset']}, recipe {rows[0]['recipe']}: the first row of each method has neither correction (all "
-        f"else is ours, not the paper's). {conventions(rows)} {signs('that row')}, Holm-corrected)."
+    caption = sentences(
+        f"{records.about(rows)}: the first row of each method has neither correction. All its other options are ours, "
+        "not the paper's. Compare the other rows of the method with it.",
+        conventions(rows),
+        signs("that row"),
     )
-    return [Table([*heads, *(f"{p.replace('_', ' ')} {m}" for p, m in SHOWN)], lines, caption)]
+    return [Table([*heads, *(f"{words(p)} {m}" for p, m in SHOWN)], lines, caption)]
 
 
 STUDY = Study(
@@ -44,8 +51,8 @@ STUDY = Study(
     part="corrections",
     title="Beyond: two corrections of the estimator",
     question="An observed item is part of its own history, and its residual is measured on a pair that the model was "
-    "fitted to. What do leaving it out and predicting it out of sample change?",
+    "fitted to. What changes when the item is left out, and when its residual is predicted out of sample?",
     cells=cells,
-    measure=lambda bench, method: accuracy(bench, method, Method(method.name, PLAIN)),
+    measure=measure,
     show=show,
 )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aleator.aur import AUR
 from aleator.evaluation.protocols import evaluate
-from aleator.studies.beyond.strong import GOALS
-from aleator.studies.methods import Method
-from aleator.studies.paper.main import conventions, untuned
-from aleator.studies.report.tables import Block, Cell, Picture, Row, Table
+from aleator.studies import records
+from aleator.studies.beyond.strong import GOALS, RIVALS_ON
+from aleator.studies.methods import Method, under_aur
+from aleator.studies.paper.main import conventions, sentences, untuned
+from aleator.studies.records import Measured, Record, Step
+from aleator.studies.report.cells import Cell, number
+from aleator.studies.report.tables import Block, Picture, Table
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, accuracy
+from aleator.studies.workbench import Workbench, accuracy
 
 BARE = (
     "MF",
@@ -28,7 +32,7 @@ BARE = (
     "GraphFilter",
     "UE",
 )
-UNCERTAIN = ("MF-AUR", "LGCN-AUR", "VAE-AUR", "EASE-AUR", "GraphFilter-AUR", "UE-AUR")
+UNCERTAIN = tuple(map(under_aur, ("MF", "LGCN", "VAE", "EASE", "GraphFilter", "UE")))
 ALPHAS = (2.0, 3.0, 5.0)  # beside the tuned one
 LAMS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SHOWN = {
@@ -38,83 +42,116 @@ SHOWN = {
     "tail absolute recall@50": ("tail_absolute", "recall@50"),
     "tail relative recall@50": ("tail_relative", "recall@50"),
 }
+X, Y = "recall@20", "tail absolute recall@50"  # the axes of the figure
 GOAL = GOALS["overall", "recall@20"], GOALS["tail_absolute", "recall@50"]
 
 
-def cells(bench: Bench) -> list[Method]:
+def cells(bench: Workbench) -> list[Method]:
     more = [Method(name, {"alpha": alpha}) for name in UNCERTAIN for alpha in ALPHAS]
     return [*map(Method, UNCERTAIN), *([] if bench.quick else more), *map(Method, BARE)]
 
 
-def measure(bench: Bench, method: Method) -> Row:
-    """Accuracy, and the path of an AUR over lam: one fitted estimator, ranked by each blend."""
+def measure(bench: Workbench, method: Method) -> Measured:
+    """Accuracy, and the path of an AUR over lam: the same fitted estimator, ranked by each blend."""
     system = bench.fit(method)
     row = accuracy(bench, method, system=system)
     if isinstance(system, AUR):
-        path = []
-        for lam in (0.0, 0.5, 1.0) if bench.quick else LAMS:
-            report = evaluate(system.at(lam), bench.split, recipe=bench.recipe)
-            means = report.to_dict()
-            path.append({"lam": lam} | {name: means[protocol][metric] for name, (protocol, metric) in SHOWN.items()})
-        row["path"] = path
+        lams = (0.0, 0.5, 1.0) if bench.quick else LAMS
+        row["path"] = [step(system.at(lam), bench, lam) for lam in lams]
     return row
 
 
-def points(rows: Sequence[Row]) -> list[tuple[str, dict[str, float]]]:
-    """Every measured setting of the first seed, with its name."""
+def step(aur: AUR, bench: Workbench, lam: float) -> Step:
+    """The metrics of the figure at one lam."""
+    means = evaluate(aur, bench.split, recipe=bench.recipe.name).to_dict()
+    return {"lam": lam} | {name: means[protocol][metric] for name, (protocol, metric) in SHOWN.items()}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A measured setting of a method: its metrics by the names of `SHOWN`, and lam and alpha where it has them."""
+
+    method: str
+    metrics: dict[str, float]
+    lam: float | None = None
+    alpha: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.method if self.alpha is None else f"{self.method}, alpha {self.alpha:g}"
+
+    @property
+    def point(self) -> tuple[float, float]:
+        return self.metrics[X], self.metrics[Y]
+
+
+def measured(rows: Sequence[Record]) -> list[Setting]:
+    """Every setting of the first seed that has all metrics."""
     found = []
     for row in rows:
-        if row["seed"] == 0:
-            alpha = row.get("settings", {}).get("alpha")
-            name = row["method"] + ("" if alpha is None else f", alpha {alpha:g}")
-            own = {name_: row["metrics"][p][m] for name_, (p, m) in SHOWN.items()}
-            steps = row.get("path", [own])
-            found += [(name, step) for step in steps if None not in step.values()]
+        if row["seed"] != 0:
+            continue
+        own: Step = {name: row["metrics"][protocol][metric] for name, (protocol, metric) in SHOWN.items()}
+        for one in row.get("path", [own]):
+            metrics = {name: value for name in SHOWN if (value := one[name]) is not None}
+            if len(metrics) == len(SHOWN):
+                found.append(Setting(row["method"], metrics, one.get("lam"), row.get("settings", {}).get("alpha")))
     return found
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
+def show(rows: Sequence[Record]) -> list[Block]:
+    settings = measured(rows)
+    return [picture(rows, settings), table(rows, settings)]
+
+
+def picture(rows: Sequence[Record], settings: Sequence[Setting]) -> Picture:
+    """All settings in the plane of overall and tail accuracy."""
     from aleator.studies.report import plots
 
-    x, y = "recall@20", "tail absolute recall@50"
-    measured = points(rows)
     families: dict[str, dict[str, list[plots.Point]]] = {}
     others: dict[str, plots.Point] = {}
-    for name, step in measured:
-        point = step[x], step[y]
-        if "lam" in step:
-            families.setdefault(name.partition(",")[0], {}).setdefault(name, []).insert(0, point)
-        elif f"{name}-AUR" not in UNCERTAIN:  # the start of a path otherwise
-            others[name] = point
+    for one in settings:
+        if one.lam is not None:
+            families.setdefault(one.method, {}).setdefault(one.name, []).insert(0, one.point)
+        elif under_aur(one.method) not in UNCERTAIN:  # otherwise it is the start of a path
+            others[one.method] = one.point
     paths = {family: list(own.values()) for family, own in families.items()}
-    best = set(plots.pareto([(step[x], step[y]) for _, step in measured]))
-    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
-    goal = GOAL if (dataset, recipe) == ("yelp2018", "paper") else None
-    picture = Picture(
-        plots.front(paths, others, "overall Recall@20", "tail-absolute Recall@50", goal),
-        f"{dataset}, recipe {recipe}, seed 0: up and to the right is better. A path is one AUR from lam = 1 (its model, "
-        "filled) to lam = 0 (the uncertainty alone, hollow), one for each alpha; the dashed line is the front of all, "
-        "closer in the lower panel"
-        + (", the star XSimGCL's published Recall@20 with the paper's best tail." if goal else "."),
-        "Overall Recall@20 against tail-absolute Recall@50 for every method, lam and alpha",
+    goal = GOAL if rows[0]["dataset"] == RIVALS_ON and records.recipe(rows).on_test else None
+    star = "The star is XSimGCL's published Recall@20 with the paper's best tail." if goal else ""
+    caption = sentences(
+        f"{records.about(rows)}, seed 0: up and to the right is better.",
+        "A path is one AUR from lam = 1 (its model, filled) to lam = 0 (the uncertainty alone, hollow).",
+        "There is one path for each alpha. The dashed line is the front of all settings. The lower panel is a close-up.",
+        star,
     )
+    alt = "Overall Recall@20 against tail-absolute Recall@50 for every method, lam and alpha"
+    return Picture(plots.front(paths, others, "overall Recall@20", "tail-absolute Recall@50", goal), caption, alt)
+
+
+def table(rows: Sequence[Record], settings: Sequence[Setting]) -> Table:
+    """The settings on the front."""
+    from aleator.studies.report import plots
+
+    best = set(plots.pareto([one.point for one in settings]))
     lines: list[list[Cell]] = [
-        [name, f"{step['lam']:g}" if "lam" in step else None, *(step[column] for column in SHOWN)]
-        for name, step in sorted(measured, key=lambda point: -point[1][x])
-        if (step[x], step[y]) in best
+        [one.name, number(one.lam), *(one.metrics[column] for column in SHOWN)]
+        for one in sorted(settings, key=lambda one: -one.metrics[X])
+        if one.point in best
     ]
-    caption = (
-        f"{dataset}, recipe {recipe}: the settings on the front, which no other beats in both. One seed; they stand out "
-        f"by their test figures, so read the front as what could be reached. {conventions(rows)}{untuned(rows)}"
+    caption = sentences(
+        f"{records.about(rows)}: the settings on the front. No other setting is better in both metrics.",
+        "There is one seed, and the test figures decide who is on the front. So the front shows what could be reached.",
+        conventions(rows),
+        untuned(rows),
     )
-    return [picture, Table(["method", "lam", *SHOWN], lines, caption)]
+    return Table(["method", "lam", *SHOWN], lines, caption)
 
 
 STUDY = Study(
     name="beyond",
     part="front",
     title="Beyond: overall against tail",
-    question="Which methods, at which lam and alpha, give the most tail for a given overall accuracy?",
+    question="Which methods, at which lam and alpha, give the most tail accuracy for a given overall accuracy?",
     cells=cells,
     measure=measure,
     show=show,

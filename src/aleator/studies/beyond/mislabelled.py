@@ -1,4 +1,4 @@
-"""Beyond the paper: does the uncertainty find mislabelled pairs? Where the truth is known, by each score.
+"""Beyond the paper: does the uncertainty find mislabelled pairs?
 
 The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated.
 """
@@ -18,25 +18,28 @@ from aleator.batches import pieces
 from aleator.data.simulate import auroc
 from aleator.data.splits import Split
 from aleator.studies.methods import Method
-from aleator.studies.report.tables import Block, Cell, Row, Table, figure_of
+from aleator.studies.records import Measured, Record
+from aleator.studies.report.cells import Cell
+from aleator.studies.report.tables import Block, Table, figure_of
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, chosen
+from aleator.studies.workbench import Workbench, chosen
 
 SCORES = ("uncertainty", "expectation", "blend", "popularity", "random")
-LIKED = 4.0  # a rating of Coat from which on a pair is positive
-PAIRS = 200_000  # that are drawn in a world
-SMALL = {"model.dim": 16, "estimator.dim": 256}  # these datasets are small
+RANDOM_TEST = ("coat",)  # the datasets whose test pairs were assigned at random
+LIKED = 4.0  # a pair of Coat with at least this rating is positive
+PAIRS = 200_000  # how many unobserved pairs are drawn in a world
+SMALL = {"model.dim": 16, "estimator.dim": 256}  # small sizes, since these datasets are small
 
 Ids = NDArray[np.int64]
 Truth = tuple[Ids, Ids, NDArray[np.bool_]]  # user, item, label
 
 
-def cells(bench: Bench) -> list[Method]:
+def cells(bench: Workbench) -> list[Method]:
     return [Method("MF-AUR", SMALL), Method("EASE-AUR", {"estimator.dim": SMALL["estimator.dim"]})]
 
 
-def known(bench: Bench) -> tuple[Bench, Truth]:
-    """A bench whose training pairs are positive ones alone, and unobserved pairs of which the truth is known."""
+def known(bench: Workbench) -> tuple[Workbench, Truth]:
+    """A workbench with positive training pairs only, and unobserved pairs whose truth is known."""
     if bench.world is not None:
         return bench, bench.world.unobserved(PAIRS, bench.seed)
     test = bench.split.test
@@ -46,7 +49,7 @@ def known(bench: Bench) -> tuple[Bench, Truth]:
 
 
 def liked(split: Split) -> Split:
-    """The pairs that were rated as liked, all for training."""
+    """The split whose training part is all liked pairs. It has no other part."""
     train = split.everything
     assert train.rating is not None
     kept = train.take(train.rating >= LIKED)
@@ -54,12 +57,12 @@ def liked(split: Split) -> Split:
     return replace(split, train=kept, valid=nothing, test=nothing)
 
 
-def random_test(bench: Bench) -> bool:
+def random_test(bench: Workbench) -> bool:
     """Whether the test pairs were assigned at random, and rated."""
-    return bench.dataset == "coat" and bench.split.test.rating is not None
+    return bench.dataset in RANDOM_TEST and bench.split.test.rating is not None
 
 
-def measure(bench: Bench, method: Method) -> Row:
+def measure(bench: Workbench, method: Method) -> Measured:
     own, (user, item, label) = known(bench)
     aur = own.fit(method)
     assert isinstance(aur, AUR)
@@ -71,12 +74,16 @@ def measure(bench: Bench, method: Method) -> Row:
         "popularity": own.split.everything.popularity[item],
         "random": np.random.default_rng(bench.seed).random(len(item)),
     }
-    metrics = {
-        "auroc": {name: auroc(label, score) for name, score in scores.items()},
-        "average_precision": {name: average_precision(label, score) for name, score in scores.items()},
+    return {
+        "metrics": {
+            "auroc": {name: auroc(label, score) for name, score in scores.items()},
+            "average_precision": {name: average_precision(label, score) for name, score in scores.items()},
+        },
+        "pairs": len(label),
+        "liked": float(label.mean()),
+        "chosen": chosen(aur),
+        "config": aur.options(),
     }
-    about = {"pairs": len(label), "liked": float(label.mean()), "chosen": chosen(aur), "config": aur.options()}
-    return {"metrics": metrics, **about}
 
 
 def parts_of(aur: AUR, user: Ids, item: Ids) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -102,25 +109,25 @@ def average_precision(label: Any, score: Any) -> float:
     """
     label, score = np.asarray(label, bool), np.asarray(score, np.float64)
     order = np.argsort(-score, kind="stable")
-    last = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])  # ties are taken together
+    last = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])  # equal scores are taken together
     found = np.cumsum(label[order])[last]
     return float((np.diff(found, prepend=0) * found / (last + 1)).sum() / label.sum())
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
+def show(rows: Sequence[Record]) -> list[Block]:
+    runs: dict[str, list[Record]] = {}
+    for row in rows:
+        runs.setdefault(row["method"], []).append(row)
+    share = np.mean([row["liked"] for row in rows])
     blocks: list[Block] = []
-    for metric, words in (("auroc", "AUROC"), ("average_precision", "average precision")):
-        runs: dict[str, list[Row]] = {}
-        for row in rows:
-            runs.setdefault(row["method"], []).append(row)
+    for metric, name in (("auroc", "AUROC"), ("average_precision", "average precision")):
         lines: list[list[Cell]] = [
             [method, *(figure_of(own, metric, score) for score in SCORES)] for method, own in runs.items()
         ]
-        share = np.mean([row["liked"] for row in rows])
         caption = (
-            f"{rows[0]['dataset']}: {words} of each score against the true label of unobserved pairs, of which "
-            f"{share:.1%} are liked; mean over {len(rows) // max(len(runs), 1)} seeds, with its 95 % "
-            "interval where there are several."
+            f"{rows[0]['dataset']}: {name} of each score against the true label of unobserved pairs. "
+            f"{share:.1%} of these pairs are liked. Compare the uncertainty with popularity, chance and the expectation. "
+            f"Mean over {len(rows) // max(len(runs), 1)} seeds, with its 95 % interval where there are several."
         )
         blocks.append(Table(["method", *SCORES], lines, caption))
     return blocks
@@ -130,10 +137,10 @@ STUDY = Study(
     name="beyond",
     part="mislabelled",
     title="Beyond: does the uncertainty find mislabelled pairs?",
-    question="Among pairs that were not observed, does a high uncertainty point at those that are truly liked, better "
-    "than popularity, chance, and the expectation?",
+    question="Among unobserved pairs, does the uncertainty find the liked ones better than popularity, chance and the "
+    "expectation do?",
     cells=cells,
     measure=measure,
     show=show,
-    applies=lambda bench: bench.recipe == "ours" and (bench.world is not None or random_test(bench)),
+    applies=lambda bench: not bench.recipe.on_test and (bench.world is not None or random_test(bench)),
 )

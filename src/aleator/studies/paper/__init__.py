@@ -1,0 +1,1 @@
+"""The studies that repeat the tables and figures of the paper."""

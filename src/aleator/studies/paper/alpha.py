@@ -6,46 +6,52 @@ from collections.abc import Sequence
 
 from aleator.aur import AUR
 from aleator.evaluation.protocols import evaluate
+from aleator.studies import records
 from aleator.studies.methods import Method
+from aleator.studies.records import Measured, Record
 from aleator.studies.report.curves import curves, table
-from aleator.studies.report.tables import Block, Picture, Row
+from aleator.studies.report.tables import Block, Picture
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, accuracy
+from aleator.studies.workbench import Workbench, accuracy
 
 OPTION = "alpha"
 
 
-def cells(bench: Bench) -> list[Method]:
+def cells(bench: Workbench) -> list[Method]:
     return [Method("MF-AUR", {OPTION: float(value)}) for value in ((1, 3) if bench.quick else range(1, 6))]
 
 
-def measure(bench: Bench, method: Method) -> Row:
-    """Accuracy, also of the uncertainty alone: the lam that is chosen may be 1, which hides what alpha does."""
+def measure(bench: Workbench, method: Method) -> Measured:
+    """Accuracy at the chosen lam, and of the uncertainty alone: a chosen lam of 1 would hide what alpha does."""
     system = bench.fit(method)
     assert isinstance(system, AUR)
-    alone = evaluate(system.at(0.0), bench.split, recipe=bench.recipe).to_dict()
+    alone = evaluate(system.at(0.0), bench.split, recipe=bench.recipe.name).to_dict()
     row = accuracy(bench, method, method.bare, system)
-    return row | {"alone": {protocol: alone[protocol] for protocol in row["metrics"]}}
+    row["alone"] = {protocol: alone[protocol] for protocol in row["metrics"]}
+    return row
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
-    alone = [row | {"method": "uncertainty alone", "metrics": row["alone"], "against": {}} for row in rows]
-    rows = [*rows, *alone]
-    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
+def alone(row: Record) -> Record:
+    """The record of the uncertainty alone. Nothing was tested against it."""
+    return row | {"method": "uncertainty alone", "metrics": row["alone"], "against": {"method": "", "tests": []}}
+
+
+def show(rows: Sequence[Record]) -> list[Block]:
+    both = [*rows, *map(alone, rows)]
     picture = Picture(
-        curves(rows, OPTION, "alpha"),
-        f"{dataset}, recipe {recipe}: Recall@50 of MF-AUR by alpha, at the lam chosen for each, and of the uncertainty "
-        "alone (lam = 0). The paper finds that the tail keeps rising with alpha; see whether it does here, and what it "
+        curves(both, OPTION, "alpha"),
+        f"{records.about(rows)}: Recall@50 of MF-AUR by alpha, at the lam chosen for each alpha, and of the uncertainty "
+        "alone (lam = 0). The paper finds that the tail keeps rising with alpha. See whether it does here, and what it "
         "costs overall.",
         "Recall@50 of MF-AUR by alpha, overall and tail absolute",
     )
-    return [picture, table(rows, OPTION, "alpha")]
+    return [picture, table(both, OPTION, "alpha")]
 
 
 STUDY = Study(
     name="alpha",
     title="The tail-controlling weight alpha",
-    question="How do overall and tail accuracy move as observed pairs weigh more when the estimator is trained?",
+    question="How do overall and tail accuracy change as observed pairs weigh more in the training of the estimator?",
     cells=cells,
     measure=measure,
     show=show,

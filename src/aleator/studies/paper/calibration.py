@@ -1,4 +1,4 @@
-"""Calibration of the lists: how many tail items users get, beside how many they take."""
+"""Calibration of the lists: the share of tail items in the lists, beside their share in the histories."""
 
 from __future__ import annotations
 
@@ -12,29 +12,35 @@ from aleator.data.splits import Split
 from aleator.progress import progress
 from aleator.ranking.top import blocks
 from aleator.recommender import Recommender
+from aleator.studies import records
 from aleator.studies.methods import Method
 from aleator.studies.paper.main import cells
 from aleator.studies.published import figure
-from aleator.studies.report.tables import Block, Cell, Picture, Row, Table, figure_of, interval, seeds_of, values
+from aleator.studies.records import Figures, Measured, Record
+from aleator.studies.report.cells import Cell, number
+from aleator.studies.report.tables import Block, Picture, Table, count, figure_of, mean_of, seeds_of
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, chosen
+from aleator.studies.workbench import Workbench, chosen
 
-FOCUS = 0.6  # the share of tail items in a history from which on its user is tail-focus
+FOCUS = 0.6  # a user with at least this share of tail items in the history is tail-focus
 SHOWN = "tail_share@20"
 
 
 def batches(system: Recommender, split: Split, who: Tensor) -> Iterator[tuple[Users, Users]]:
-    """Users (`who`, dense ids) as the fitted `system` knows them and with all that they have seen, some at a time."""
+    """Some users at a time (`who`, dense ids): as the fitted `system` knows them, and with all that they have seen."""
     seen = Histories(split.everything.csr, system.torch_device)
     size, _ = blocks(len(who), seen.n_items, system.torch_device)
     with progress("measuring", len(who)) as bar:
-        for index in pieces(who, max(size // 2, 1)):  # half of the memory: what is done with the scores takes as much
+        for index in pieces(
+            who, max(size // 2, 1)
+        ):  # half of the memory: the caller's work on the scores needs as much
             yield system.histories.batch(index), seen.batch(index)
             bar.advance(len(index))
 
 
-def measure(bench: Bench, method: Method) -> Row:
-    system, seen = bench.fit(method), bench.split.everything
+def tail_shares(system: Recommender, bench: Workbench) -> tuple[Tensor, Tensor]:
+    """The share of tail items in the top 20 and in the history of each user with a history and an unseen item."""
+    seen = bench.split.everything
     in_tail = torch.from_numpy(bench.tail.mask(seen.popularity)).to(system.torch_device)
     size = torch.from_numpy(seen.csr.indptr).diff()
     who = ((size > 0) & (size < seen.n_items)).nonzero().squeeze(1)
@@ -46,28 +52,35 @@ def measure(bench: Bench, method: Method) -> Row:
             taken = torch.bincount(history.row[in_tail[history.item]], minlength=len(users)) / history.size.double()
             found.append(torch.stack([listed, taken]))
     listed, taken = torch.cat(found, 1).cpu()
-    metrics: dict[str, dict[str, float]] = {}
+    return listed, taken
+
+
+def measure(bench: Workbench, method: Method) -> Measured:
+    system = bench.fit(method)
+    listed, taken = tail_shares(system, bench)
+    metrics: Figures = {}
     for name, group in (("tail_focus", taken >= FOCUS), ("head_focus", taken < FOCUS)):
         if group.any():
-            shares = {SHOWN: float(listed[group].mean()), "history": float(taken[group].mean())}
-            metrics[name] = shares | {"users": int(group.sum())}
+            metrics[name] = {
+                SHOWN: float(listed[group].mean()),
+                "history": float(taken[group].mean()),
+                "users": int(group.sum()),
+            }
     return {"metrics": metrics, "chosen": chosen(system), "config": system.options()}
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
+def show(rows: Sequence[Record]) -> list[Block]:
     from aleator.studies.report import plots
 
-    dataset, recipe, first = rows[0]["dataset"], rows[0]["recipe"], rows[0]["metrics"]
+    first, runs = rows[0]["metrics"], seeds_of(rows)
     groups = {name: f"{name.replace('_', '-')} users" for name in first}
-    runs = seeds_of(rows)
-    heights = {method: [interval(values(of, g, SHOWN))[0] for g in groups] for method, of in runs.items()}
-    histories = [first[group]["history"] for group in groups]
-    claim = figure("calibration", dataset, "AUR", "tail_focus", SHOWN)
+    heights = {method: [mean_of(of, group, SHOWN) for group in groups] for method, of in runs.items()}
+    histories = [first[group]["history"] or 0.0 for group in groups]
     caption = (
-        f"{dataset}, recipe {recipe}: the mean share of tail items in the top 20, for users with at least "
-        f"{100 * FOCUS:g} % tail items in their history (tail-focus) and for all others (head-focus). "
-        f"Tail: {rows[0]['tail']}. "
+        f"{records.about(rows)}: the mean share of tail items in the top 20. Tail-focus users have at least "
+        f"{100 * FOCUS:g} % tail items in their history, and head-focus users have less. Tail: {rows[0]['tail']}. "
     )
+    claim = figure("calibration", rows[0]["dataset"], "AUR", "tail_focus", SHOWN)
     told = f" The paper reports more than {100 * claim:g} % for tail-focus users with AUR." if claim else ""
     picture = Picture(
         plots.bars(list(groups.values()), heights, "tail share of the top 20", marks=histories, marked="histories"),
@@ -75,18 +88,18 @@ def show(rows: Sequence[Row]) -> list[Block]:
         "Share of tail items in the lists of tail-focus and head-focus users, a bar for each method",
     )
     lines: list[list[Cell]] = [
-        [method, *(figure_of(of, group, SHOWN) for group in groups), str(len(of))] for method, of in runs.items()
+        [method, *(figure_of(of, group, SHOWN) for group in groups), count(len(of))] for method, of in runs.items()
     ]
-    lines.append(["the histories themselves", *(f"{share:.4f}" for share in histories), None])
+    lines.append(["the histories themselves", *(number(share, ".4f") for share in histories), None])
     heads = [f"{title} ({first[group]['users']})" for group, title in groups.items()]
-    table = Table(["method", *heads, "seeds"], lines, f"{caption}In brackets: how many users.{told}")
+    table = Table(["method", *heads, "seeds"], lines, f"{caption}In brackets: the number of users.{told}")
     return [picture, table]
 
 
 STUDY = Study(
     name="calibration",
     title="Calibration of the lists",
-    question="Do the lists hold as many tail items as the histories of the users do?",
+    question="Do the lists have as large a share of tail items as the histories of the users?",
     cells=cells,
     measure=measure,
     show=show,

@@ -1,9 +1,8 @@
-"""A case: a tail item with a low expectation and a high uncertainty that the user took; and how common such cases are."""
+"""A case: a tail item with a low expectation and a high uncertainty that the user took, and how common that is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,21 +13,24 @@ from aleator.aur import AUR
 from aleator.batches import Histories, pieces
 from aleator.data.splits import Split
 from aleator.ranking.top import hide, top_k
+from aleator.studies import records
 from aleator.studies.methods import Method
 from aleator.studies.paper.calibration import batches
-from aleator.studies.report.tables import Block, Cell, Row, Table, figure_of
+from aleator.studies.records import CaseItem, Figures, Measured, Record
+from aleator.studies.report.cells import Cell
+from aleator.studies.report.tables import Block, Table, count, figure_of
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, chosen
+from aleator.studies.workbench import Workbench, chosen
 
-OTHERS = 3  # items with a high expectation that the user did not take, beside the one of the case
+OTHERS = 3  # items with a high expectation that the user did not take, shown beside the item of the case
 
 
-def cells(bench: Bench) -> list[Method]:
+def cells(bench: Workbench) -> list[Method]:
     return [Method("MF-AUR")]
 
 
 def ranks(scores: Tensor, row: Tensor, item: Tensor) -> Tensor:
-    """[n] the ranks of items in rows of `scores`, [B, n_items]: 1 for the highest, and the same for equal ones."""
+    """[n] the ranks of items in rows of `scores`, [B, n_items]. The highest has rank 1; equal scores share a rank."""
     size = len(scores)
     cut = zip(pieces(row, size), pieces(scores[row, item], size), strict=True)
     return torch.cat([(scores[at] > value[:, None]).sum(1) + 1 for at, value in cut])
@@ -52,12 +54,12 @@ def ranked_pairs(aur: AUR, split: Split) -> NDArray[np.int64]:
     return pairs
 
 
-def measure(bench: Bench, method: Method) -> Row:
+def measure(bench: Workbench, method: Method) -> Measured:
     aur, split = bench.fit(method), bench.split
     assert isinstance(aur, AUR)
     user, item, by_r, by_sigma = ranked_pairs(aur, split)
     in_tail = bench.tail.mask(split.everything.popularity)[item]
-    metrics: dict[str, dict[str, float]] = {}
+    metrics: Figures = {}
     for name, group in (("tail", in_tail), ("head", ~in_tail)):
         if group.any():
             metrics[name] = {
@@ -66,16 +68,16 @@ def measure(bench: Bench, method: Method) -> Row:
                 "median_rank_by_expectation": float(np.median(by_r[group])),
                 "median_rank_by_uncertainty": float(np.median(by_sigma[group])),
             }
-    row: Row = {"metrics": metrics, "chosen": chosen(aur), "config": aur.options()}
-    telling = in_tail & np.isin(user, user[~in_tail])
-    if telling.any():
-        pick = int(np.where(telling, by_r - by_sigma, np.iinfo(np.int64).min).argmax())
+    row: Measured = {"metrics": metrics, "chosen": chosen(aur), "config": aur.options()}
+    candidates = in_tail & np.isin(user, user[~in_tail])
+    if candidates.any():
+        pick = int(np.where(candidates, by_r - by_sigma, np.iinfo(np.int64).min).argmax())
         row["user"] = split.everything.users.decode([user[pick]]).tolist()[0]
         row["items"] = case(aur, split, int(user[pick]), int(item[pick]))
     return row
 
 
-def case(aur: AUR, split: Split, user: int, item: int) -> list[dict[str, Any]]:
+def case(aur: AUR, split: Split, user: int, item: int) -> list[CaseItem]:
     """The unseen items with the highest expectation that `user` did not take, and the `item` of the test part."""
     test = Histories(split.test.csr, aur.torch_device).batch(torch.tensor([user]))
     with torch.no_grad():
@@ -105,48 +107,58 @@ def case(aur: AUR, split: Split, user: int, item: int) -> list[dict[str, Any]]:
     ]
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
-    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
-    blocks: list[Block] = []
-    told = next((row for row in rows if "items" in row), None)
-    if told is not None:
-        lines: list[list[Cell]] = [
-            [
-                one["title"] or str(one["item"]),
-                *(one[name] for name in ("expectation", "uncertainty")),
-                str(one["popularity"]),
-                "yes" if one["feedback"] else "no",
-                *(str(one[f"rank_by_{name}"]) for name in ("expectation", "uncertainty")),
-            ]
-            for one in told["items"]
+def show(rows: Sequence[Record]) -> list[Block]:
+    picked = next((row for row in rows if "items" in row), None)
+    return [*([] if picked is None else [case_table(picked)]), how_common(rows)]
+
+
+def case_table(row: Record) -> Table:
+    """The items of the case."""
+    items = row["items"]
+    assert isinstance(items, list)
+    lines: list[list[Cell]] = [
+        [
+            one["title"] or str(one["item"]),
+            one["expectation"],
+            one["uncertainty"],
+            count(one["popularity"]),
+            "yes" if one["feedback"] else "no",
+            count(one["rank_by_expectation"]),
+            count(one["rank_by_uncertainty"]),
         ]
-        caption = (
-            f"{dataset}, recipe {recipe}, {told['method']}, user {told['user']}. This case was picked for being telling: "
-            "of all tail items in the test part, of users with a head item there too, the one that the uncertainty ranks "
-            f"higher than the expectation by the most places. The others are the {OTHERS} unseen items with the highest "
-            "expectation that the user did not take. Ranks are among the unseen items."
-        )
-        heads = ["item", "expectation", "uncertainty", "popularity", "taken in the test part"]
-        blocks.append(Table([*heads, "rank by expectation", "rank by uncertainty"], lines, caption))
-    common: list[list[Cell]] = []
+        for one in items
+    ]
+    caption = (
+        f"{records.about([row])}, {row['method']}, user {row['user']}. This case was picked because it is extreme. "
+        "Candidates were all tail items in the test part of users who also have a head item there. The uncertainty ranks "
+        "the picked item higher than the expectation does by the most places. "
+        f"The others are the {OTHERS} unseen items with the highest expectation that the user did not take. "
+        "Ranks are among the unseen items."
+    )
+    heads = ["item", "expectation", "uncertainty", "popularity", "taken in the test part"]
+    return Table([*heads, "rank by expectation", "rank by uncertainty"], lines, caption)
+
+
+def how_common(rows: Sequence[Record]) -> Table:
+    """The ranks of all test pairs."""
+    lines: list[list[Cell]] = []
     for name, group in rows[0]["metrics"].items():
         medians = [figure_of(rows, name, f"median_rank_by_{part}", 1) for part in ("expectation", "uncertainty")]
         share = figure_of(rows, name, "better_by_uncertainty")
-        common.append([f"{name} items", str(group["pairs"]), share, *medians, str(len(rows))])
+        lines.append([f"{name} items", count(int(group["pairs"] or 0)), share, *medians, count(len(rows))])
     heads = ["test pairs of", "pairs", "share ranked higher by the uncertainty"]
     heads += ["median rank by expectation", "median rank by uncertainty", "seeds"]
     caption = (
-        f"{dataset}, recipe {recipe}: how common such cases are among all test pairs. The case above is an extreme one; "
-        f"this table is what to judge by. Tail: {rows[0]['tail']}."
+        f"{records.about(rows)}: how common such cases are among all test pairs. Judge by this table, since the case is "
+        f"an extreme one. Tail: {rows[0]['tail']}."
     )
-    blocks.append(Table(heads, common, caption))
-    return blocks
+    return Table(heads, lines, caption)
 
 
 STUDY = Study(
     name="case",
     title="A case, and how common it is",
-    question="Does the uncertainty find tail items that the expectation buries, and how often?",
+    question="Does the uncertainty find tail items that the expectation ranks low, and how often?",
     cells=cells,
     measure=measure,
     show=show,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aleator.studies import records
 from aleator.studies.methods import Method
+from aleator.studies.records import Record
 from aleator.studies.report.curves import curves, table
-from aleator.studies.report.tables import Block, Picture, Row
+from aleator.studies.report.tables import Block, Picture
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, against_bare
+from aleator.studies.workbench import Workbench, against_bare
 
 METHODS = ("MF", "MF-BPR", "MF-AUR")
 SIZES = (64, 128, 256, 512, 1024)
@@ -17,19 +19,18 @@ ADAM = {"model.solver": "adam", "model.batch_size": "auto", "model.lr": 2e-3, "m
 SOLVER = {"MF": ADAM, "MF-AUR": ADAM}
 
 
-def cells(bench: Bench) -> list[Method]:
-    """MF by Adam, as in the paper: early stopping suits the penalty to the size, which least squares would not."""
+def cells(bench: Workbench) -> list[Method]:
+    """MF is trained by Adam, as in the paper: early stopping fits the penalty to the size, and ALS would not."""
     sizes = (8, 16) if bench.quick else SIZES
     return [Method(name, {OPTION: size, **SOLVER.get(name, {})}) for size in sizes for name in METHODS]
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
-    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
+def show(rows: Sequence[Record]) -> list[Block]:
     picture = Picture(
         curves(rows, OPTION, "embedding size of the model", log=True),
-        f"{dataset}, recipe {recipe}: Recall@50 by the embedding size. See whether a larger MF reaches MF-AUR, overall "
-        "and on the tail; the estimator keeps its own size. MF is trained by Adam with early stopping here, and "
-        "all other options are the same at every size.",
+        f"{records.about(rows)}: Recall@50 by the embedding size of the model. See whether a larger MF reaches MF-AUR, "
+        "overall and on the tail. The estimator keeps its own size. MF is trained by Adam with early stopping here. "
+        "All other options are the same at every size.",
         "Recall@50 of MF, MF-BPR and MF-AUR by embedding size, overall and tail absolute",
     )
     return [picture, table(rows, OPTION, "embedding size")]

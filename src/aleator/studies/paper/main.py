@@ -6,39 +6,46 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aleator.studies.methods import Method
+from aleator.studies import records
+from aleator.studies.methods import Method, tunable, under_aur
 from aleator.studies.published import figure, published
+from aleator.studies.records import PairedTest, Record
+from aleator.studies.report.cells import Cell, Shown
 from aleator.studies.report.tables import (
     Block,
-    Cell,
-    Row,
-    Shown,
     Table,
     change,
+    count,
     figure_of,
-    interval,
+    mean_of,
     seeds_of,
     signs,
-    values,
+    tests_of,
+    words,
 )
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, against_bare
+from aleator.studies.workbench import Workbench, against_bare
 
 BACKBONES = ("MF", "LGCN", "VAE")
 METRICS = ("recall@20", "recall@50", "ndcg@20", "ndcg@50")
-PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
+PROTOCOLS = {
+    "overall": "all test items, ranked among all items",
+    "tail_absolute": "tail items of the test part, ranked among all items",
+    "tail_relative": "tail items of the test part, ranked among tail items",
+}
 SHOWN = (("overall", "recall@20"), *((protocol, "recall@50") for protocol in PROTOCOLS))  # where there is little room
-OPTIONLESS = ("Popularity", "Random")
-TESTS = signs("the bare model") + ", Holm-corrected)"
+TESTS = signs("the bare model")
 
 
-def cells(bench: Bench) -> list[Method]:
-    return [Method(name) for bare in BACKBONES for name in (bare, f"{bare}-AUR")]
+def cells(bench: Workbench) -> list[Method]:
+    return [Method(name) for bare in BACKBONES for name in (bare, under_aur(bare))]
 
 
-def comparison(study: str, rows: Sequence[Row], protocol: str, metrics: Sequence[str], note: str = TESTS) -> Table:
-    """Every method under one protocol, beside what was published."""
-    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
+def comparison(
+    study: str, rows: Sequence[Record], protocol: str, metrics: Sequence[str], *, look: str = "", note: str = TESTS
+) -> Table:
+    """Every method under one protocol, beside the published figures. The caption begins with `look`, what to see."""
+    dataset = rows[0]["dataset"]
     known = bool(published(study, dataset))
     heads = [head for m in metrics for head in ([m, "published", "difference"] if known else [m])]
     lines: list[list[Cell]] = []
@@ -48,109 +55,119 @@ def comparison(study: str, rows: Sequence[Row], protocol: str, metrics: Sequence
             line.append(figure_of(runs, protocol, metric))
             if known:
                 printed = figure(study, dataset, method, protocol, metric)
-                mean = interval(values(runs, protocol, metric))[0]
-                line += [printed, change(mean, printed)]
-        lines.append([*line, str(len(runs))])
-    words = {
-        "overall": "all items",
-        "tail_absolute": "tail items among all",
-        "tail_relative": "tail items among the tail",
-    }
-    caption = (
-        f"{dataset}, recipe {recipe}, {protocol.replace('_', ' ')} ({words[protocol]}). {conventions(rows)} {note}."
-    )
-    unlike = " Published figures follow recipe paper: other choices, another cut and policy."
-    caption += untuned(rows) + (unlike if known and recipe == "ours" else "")
-    return Table(["method", *heads, "seeds"], lines, caption)
+                line += [printed, change(mean_of(runs, protocol, metric), printed)]
+        lines.append([*line, count(len(runs))])
+    caption = [f"{records.about(rows)}: {words(protocol)} ({PROTOCOLS[protocol]}).", look, conventions(rows), note]
+    if known and not records.recipe(rows).paper_tail:
+        caption.append(
+            "The published figures follow recipe paper, with other choices, another tail and another policy."
+        )
+    return Table(["method", *heads, "seeds"], lines, sentences(*caption, untuned(rows)))
 
 
-def untuned(rows: Sequence[Row]) -> str:
-    """Says which methods have default options while others were tuned: that is no fair comparison."""
-    methods = dict.fromkeys(row["method"] for row in rows if row["method"] not in OPTIONLESS)
+def sentences(*parts: str) -> str:
+    """The parts of a caption that are not empty, one after the other."""
+    return " ".join(filter(None, parts))
+
+
+def untuned(rows: Sequence[Record]) -> str:
+    """Says which methods have default options, since a comparison of tuned with untuned methods is not fair."""
+    methods = dict.fromkeys(row["method"] for row in rows if tunable(row["method"]))
     plain = [name for name in methods if not all(row.get("tuned", True) for row in rows if row["method"] == name)]
     if not plain:
         return ""
-    names = "All methods" if len(plain) == len(methods) else ", ".join(plain)
-    return f" Not tuned on this dataset, with default options: {names}."
+    names = "all methods" if len(plain) == len(methods) else ", ".join(plain)
+    return f"Not tuned on this dataset, with default options: {names}."
 
 
-def conventions(rows: Sequence[Row]) -> str:
+def conventions(rows: Sequence[Record]) -> str:
     """What the tail is, and what happens to users without it."""
     empty = "skipped" if rows[0]["empty"] == "skip" else "counted as 0"
     chosen = ""
-    if rows[0]["recipe"] == "paper":
-        chosen = "Epochs and lam were chosen on the test part, on the users of the tests: p-values are optimistic. "
-    return f"{chosen}Tail: {rows[0]['tail']}; users without a tail test item are {empty}."
+    if records.recipe(rows).on_test:
+        chosen = "Epochs and lam were chosen on the test part, on the users of the tests, so p-values are optimistic."
+    return sentences(chosen, f"Tail: {rows[0]['tail']}.", f"Users without a tail test item are {empty}.")
 
 
-def improvement(rows: Sequence[Row], protocol: str, models: Sequence[str] = BACKBONES) -> tuple[float, float] | None:
+def improvement(rows: Sequence[Record], protocol: str, models: Sequence[str] = BACKBONES) -> tuple[float, float] | None:
     """What AUR changes over models and metrics, in per cent: the mean of the changes, and the change of the sums.
 
     The paper's text averages in the first way for Yelp2018 and Amazon-Book, in the second for Adressa and ML-10M.
     """
     runs, pairs = seeds_of(rows), []
     for bare in models:
-        if not {bare, f"{bare}-AUR"} <= runs.keys():
+        both = bare, under_aur(bare)
+        if not runs.keys() >= set(both):
             return None
-        for metric in METRICS:
-            pairs.append([interval(values(runs[name], protocol, metric))[0] for name in (bare, f"{bare}-AUR")])
+        pairs += [[mean_of(runs[name], protocol, metric) for name in both] for metric in METRICS]
     before, after = np.array(pairs).T
     if not before.all():
         return None
     return 100 * float(np.mean(after / before - 1)), 100 * float(after.sum() / before.sum() - 1)
 
 
-def paired(rows: Sequence[Row]) -> list[Block]:
-    """What AUR changes in each metric, with the highest p-value of the seeds."""
-    lines: list[list[Cell]] = []
-    for method, runs in seeds_of(rows).items():
-        tests = [{(t["protocol"], t["metric"]): t for t in row.get("against", {}).get("tests", [])} for row in runs]
-        for metric in METRICS if any(tests) else ():
-            line: list[Cell] = [method, metric]
-            for protocol in PROTOCOLS:
-                found = [of[protocol, metric] for of in tests if (protocol, metric) in of]
-                ps = [test["p"] for test in found if test["p"] is not None]
-                if not ps or not all(test["baseline"] for test in found):
-                    line.append(None)
-                    continue
-                gain = float(np.mean([test["mean"] / test["baseline"] - 1 for test in found]))
-                p = f"{max(ps):.2g}" if max(ps) else "< 1e-300"
-                line.append(Shown(f"{gain:+.1%} (p {p})", gain))
-            lines.append(line)
-    if not lines:
-        return []
-    caption = (
-        f"{rows[0]['dataset']}, recipe {rows[0]['recipe']}: the change against the bare model, mean over seeds, with the "
-        "highest of their p-values (two-sided paired t-test over users, Holm-corrected over all metrics of a report)."
-    )
-    return [Table(["method", "metric", *(p.replace("_", " ") for p in PROTOCOLS)], lines, caption)]
-
-
-def show(rows: Sequence[Row]) -> list[Block]:
-    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
-    printed = published("improvement", dataset)
+def improvements(rows: Sequence[Record]) -> list[Block]:
+    """One table of what AUR changes on average, where all three models are measured."""
+    printed = published("improvement", rows[0]["dataset"])
     lines: list[list[Cell]] = []
     for protocol in PROTOCOLS:
         ours, theirs = improvement(rows, protocol), printed.get(protocol)
         if ours is not None:
-            line = [f"{value:+.1f} %" for value in ours]
-            lines.append([protocol.replace("_", " "), *line, theirs and f"{theirs:+.1f} %"])
-    blocks: list[Block] = [comparison("main", rows, protocol, METRICS) for protocol in PROTOCOLS]
-    blocks += paired(rows)
-    if lines:
-        caption = f"{dataset}, recipe {recipe}: what AUR changes over the three models and four metrics."
-        caption += (
-            " The paper's text has the mean for Yelp2018 and Amazon-Book, the sums for Adressa." if printed else ""
-        )
-        heads = ["protocol", "mean of the changes", "change of the sums", "as printed in the paper's text"]
-        blocks.append(Table(heads, lines, caption))
-    return blocks
+            lines.append(
+                [words(protocol), *(value if value is None else _per_cent(value) for value in (*ours, theirs))]
+            )
+    if not lines:
+        return []
+    caption = f"{records.about(rows)}: the average change by AUR over the three models and four metrics."
+    if printed:
+        caption += " The paper's text has the mean for Yelp2018 and Amazon-Book, and the sums for Adressa."
+    heads = ["protocol", "mean of the changes", "change of the sums", "as printed in the paper's text"]
+    return [Table(heads, lines, caption)]
+
+
+def _per_cent(value: float) -> Cell:
+    return Shown(f"{value:+.1f} %", value)
+
+
+def paired(rows: Sequence[Record]) -> list[Block]:
+    """One table of what AUR changes in each metric, with the highest p-value of the seeds."""
+    lines: list[list[Cell]] = []
+    for method, runs in seeds_of(rows).items():
+        tests = [{(test["protocol"], test["metric"]): test for test in tests_of(row)} for row in runs]
+        for metric in METRICS if any(tests) else ():
+            found = [[of[protocol, metric] for of in tests if (protocol, metric) in of] for protocol in PROTOCOLS]
+            lines.append([method, metric, *map(gain, found)])
+    if not lines:
+        return []
+    caption = (
+        f"{records.about(rows)}: the change by AUR against the bare model, as the mean over seeds. In brackets: the "
+        "highest p-value of the seeds (two-sided paired t-test over users, Holm-corrected over all metrics of a report)."
+    )
+    return [Table(["method", "metric", *map(words, PROTOCOLS)], lines, caption)]
+
+
+def gain(tests: Sequence[PairedTest]) -> Cell:
+    """The mean change of the tests, one for each seed, with their highest p-value."""
+    ps = [test["p"] for test in tests if test["p"] is not None]
+    pairs = [(test["mean"], test["baseline"]) for test in tests]
+    changes = [mean / baseline - 1 for mean, baseline in pairs if mean is not None and baseline]
+    if not ps or len(changes) < len(pairs):
+        return None
+    p = f"{max(ps):.2g}" if max(ps) else "< 1e-300"
+    mean = float(np.mean(changes))
+    return Shown(f"{mean:+.1%}", mean, note=f"(p {p})")
+
+
+def show(rows: Sequence[Record]) -> list[Block]:
+    look = "Compare each AUR with the bare model above it."
+    tables: list[Block] = [comparison("main", rows, protocol, METRICS, look=look) for protocol in PROTOCOLS]
+    return [*tables, *paired(rows), *improvements(rows)]
 
 
 STUDY = Study(
     name="main",
     title="AUR on three models",
-    question="Does the uncertainty raise the tail of MF, LightGCN and MultVAE without losing overall accuracy?",
+    question="Does the uncertainty raise the tail of MF, LightGCN and MultVAE without a loss of overall accuracy?",
     cells=cells,
     measure=against_bare,
     show=show,

@@ -1,14 +1,16 @@
 """Theorem 1, checked by numbers: the loss of a user is at least the divergence of uncertainty from residual, plus c.
 
-With D2 = (r - Y)^2, p = D2 / K and q = e^s / R over the items of a user (K and R are the sums), from x >= 1 + ln x
+Let D2 = (r - Y)^2, p = D2 / K and q = e^s / R over the items of a user, where K and R are the sums. From x >= 1 + ln x
+it follows that
 
     sum D2 / e^s  >=  KL(p||q) + 1 + 2 ln K - sum p ln D2 - ln R,      ln R <= max s + ln n,
 
-and a parabola in each s is at least its lowest point; so for alpha = 1, floor 0 and gamma > 0, with n items,
+A parabola in each s is at least its lowest point. So for alpha = 1, floor 0 and gamma > 0, with n items,
 
     L  >=  KL + c,   c = 1 + 2 ln K - sum p ln D2 - ln n - (n - 1) beta^2 / (4 gamma) - (1 - beta)^2 / (4 gamma).
 
-The printed proof has ln R <= (max s) (ln n) instead, and hence (ln n - beta)^2 / (4 gamma) for the last term and ln n.
+The printed proof has ln R <= (max s) (ln n) instead. It therefore has (ln n - beta)^2 / (4 gamma) in place of the last
+term and of ln n.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ from torch import Tensor
 
 from aleator.aur import AUR
 from aleator.batches import Users, pieces
+from aleator.studies import records
 from aleator.studies.methods import Method
-from aleator.studies.report.tables import Block, Cell, Row, Table
+from aleator.studies.records import Measured, Record
+from aleator.studies.report.cells import Cell, number
+from aleator.studies.report.tables import Block, Table
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, chosen
+from aleator.studies.workbench import Workbench, chosen
 from aleator.uncertainty.objective import Objective
 
 USERS = 500
@@ -34,14 +39,14 @@ SPREADS = (0.1, 1.0, 3.0)
 _CELLS = 1 << 21  # pairs at a time
 
 
-def cells(bench: Bench) -> list[Method]:
+def cells(bench: Workbench) -> list[Method]:
     return [Method("MF-AUR", {"alpha": 1.0, "floor": 0.0})]
 
 
 def bound(residual: Tensor, s: Tensor, objective: Objective) -> dict[str, Tensor]:
-    """Both sides of the theorem for each user [B], from r - Y and s of all items [B, n]; alpha and floor do not count.
+    """Both sides of the theorem for each user [B], from r - Y and s of all items [B, n]. It ignores alpha and floor.
 
-    `step` is what the printed proof takes for at least `log_sum`, ln R; `printed` is its constant.
+    `log_sum` is ln R, and `step` is the printed proof's upper bound of it. `printed` is the printed constant.
     """
     n, beta, gamma = s.shape[1], objective.beta, objective.gamma
     squared = residual.square()
@@ -59,9 +64,9 @@ def bound(residual: Tensor, s: Tensor, objective: Objective) -> dict[str, Tensor
 
 
 def lowest(residual: Tensor, objective: Objective) -> Tensor:
-    """The s of each pair where its loss without the floor is lowest: D2 e^-s = beta + 2 gamma s.
+    """The s of each pair at which its loss without the floor is lowest: D2 e^-s = beta + 2 gamma s.
 
-    With e^v = s + beta / (2 gamma) that is e^v + v = y; Newton's steps come down to v from above.
+    With e^v = s + beta / (2 gamma) this is e^v + v = y. Newton's steps approach v from above.
     """
     level = objective.beta / (2 * objective.gamma)
     y = residual.square().clamp_min(1e-300).log() - math.log(2 * objective.gamma) + level
@@ -73,7 +78,7 @@ def lowest(residual: Tensor, objective: Objective) -> Tensor:
 
 @torch.no_grad()
 def residuals(system: AUR, users: Users) -> tuple[Tensor, Tensor]:
-    """r - Y and s of all items [B, n] in float64, with s of the observed pairs as training sees it."""
+    """r - Y and s of all items [B, n] in float64. The s of an observed pair is the one that training uses."""
     residual, s = system.model.score_block(users).double(), system.estimator.log_variance(users).double()
     residual[users.row, users.item] -= 1
     s[users.row, users.item] = system.estimator.observed(users).double()
@@ -81,7 +86,7 @@ def residuals(system: AUR, users: Users) -> tuple[Tensor, Tensor]:
 
 
 def batches(system: AUR, most: int) -> Iterator[Users]:
-    """At most so many users with a history, evenly over all of them."""
+    """At most `most` users with a history, at even steps through all of them."""
     histories = system.histories
     who = (histories.host_size > 0).nonzero().squeeze(1).numpy()
     some = who[np.unique(np.linspace(0, len(who) - 1, min(most, len(who))).round().astype(int))]
@@ -90,7 +95,7 @@ def batches(system: AUR, most: int) -> Iterator[Users]:
 
 
 def summary(found: Mapping[str, Tensor]) -> dict[str, float]:
-    """Means and shares over users, of what `bound` gave."""
+    """Means and shares over users of the output of `bound`."""
     gap = found["loss"] - found["kl"] - found["constant"]
     return {
         "holds": _mean(gap >= 0),
@@ -109,7 +114,14 @@ def _mean(values: Tensor) -> float:
     return float(values.double().mean())
 
 
-def measure(bench: Bench, method: Method) -> Row:
+def log_variances(residual: Tensor, s: Tensor, objective: Objective, draw: torch.Generator) -> dict[str, Tensor]:
+    """The sets of log-variances that the bound is checked on, by name; [B, n] each."""
+    noise = torch.randn(s.shape, generator=draw, dtype=s.dtype).to(s.device)
+    found = {"trained": s, "lowest loss": lowest(residual, objective), "equal": torch.zeros_like(s)}
+    return found | {f"random {spread:g}": spread * noise for spread in SPREADS}
+
+
+def measure(bench: Workbench, method: Method) -> Measured:
     system = bench.fit(method)
     assert isinstance(system, AUR)
     draw, objective = torch.Generator().manual_seed(bench.seed), system.objective
@@ -117,79 +129,80 @@ def measure(bench: Bench, method: Method) -> Row:
     on_observed: list[Tensor] = []
     for users in batches(system, USERS):
         residual, s = residuals(system, users)
-        noise = torch.randn(s.shape, generator=draw, dtype=s.dtype).to(s.device)
-        given = {"trained": s, "lowest loss": lowest(residual, objective), "equal": torch.zeros_like(s)}
-        given |= {f"random {spread:g}": spread * noise for spread in SPREADS}
-        for name, values in given.items():
+        for name, values in log_variances(residual, s, objective, draw).items():
             sets.setdefault(name, []).append(bound(residual, values, objective))
         squared = residual.square()
         theirs = squared.new_zeros(len(users)).index_add_(0, users.row, squared[users.row, users.item])
         on_observed.append(theirs / squared.sum(1))
     whole = {name: {key: torch.cat([part[key] for part in parts]) for key in parts[0]} for name, parts in sets.items()}
     return {
-        "metrics": {name: summary(found) for name, found in whole.items()},
+        "metrics": {name: {**summary(found)} for name, found in whole.items()},
         "users": len(torch.cat(on_observed)),
         "items": system.fitted.n_items,
-        "on_observed": _mean(torch.cat(on_observed)),  # of a user's squared residuals
+        "on_observed": _mean(torch.cat(on_observed)),
         "chosen": chosen(system),
         "config": system.options(),
     }
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
-    return [_table(row) for row in rows]
+def show(rows: Sequence[Record]) -> list[Block]:
+    return [table(row) for row in rows]
 
 
-def _table(row: Row) -> Table:
-    metrics, n = row["metrics"], row["items"]
-    beta, gamma = row["config"]["beta"], row["config"]["gamma"]
-    names = ("loss", "kl", "constant", "gap", "smallest_gap", "printed_constant")
-    shares = ("holds", "step_fails", "printed_fails")
+def table(row: Record) -> Table:
+    """Both sides of the bound for each set of log-variances."""
+    metrics = {name: {key: value or 0.0 for key, value in found.items()} for name, found in row["metrics"].items()}
+    columns = {
+        "loss": ("loss", ".2f"),
+        "KL": ("kl", ".2f"),
+        "c": ("constant", ".2f"),
+        "gap": ("gap", ".2f"),
+        "smallest gap": ("smallest_gap", ".2f"),
+        "printed c": ("printed_constant", ".2f"),
+        "bound holds": ("holds", ".0%"),
+        "printed step fails": ("step_fails", ".0%"),
+        "printed bound fails": ("printed_fails", ".0%"),
+    }
     lines: list[list[Cell]] = [
-        [name, *(f"{found[key]:.2f}" for key in names), *(f"{found[key]:.0%}" for key in shares)]
-        for name, found in metrics.items()
-    ]
-    heads = [
-        "log-variances",
-        "loss",
-        "KL",
-        "c",
-        "gap",
-        "smallest gap",
-        "printed c",
-        "bound holds",
-        "printed step fails",
+        [name, *(number(found[key], form) for key, form in columns.values())] for name, found in metrics.items()
     ]
     low, flat = metrics["lowest loss"], metrics["equal"]
+    beta, gamma = row["config"]["beta"], row["config"]["gamma"]
     caption = (
-        f"{row['dataset']}, recipe {row['recipe']}: means over {row['users']} users of the loss without the floor "
-        "(alpha 1), of KL(p||q), of c, and of the gap between the loss and KL + c; and shares of the users. "
+        f"{records.about([row])}: means over {row['users']} users of the loss without the floor (alpha 1), of KL(p||q), "
+        "of c, and of the gap between the loss and KL + c. The last three columns are shares of the users. "
         "What holds: loss >= KL + c with c = 1 + 2 ln K - sum p ln D2 - ln n - (n - 1) beta^2 / (4 gamma) - "
-        f"(1 - beta)^2 / (4 gamma), here with n = {n} items, beta = {beta:g}, gamma = {gamma:g}. "
-        "What does not hold as printed: ln R is subtracted once for each item, where it is once for each user; and "
-        "ln(n e^s) is s + ln n, not s ln n, so that the step ln R <= (max s) (ln n) fails where max s is small or "
-        f"negative. The printed constant {_printed(row)}. "
-        "How loose: at the lowest loss that any s could reach the theorem allows a KL of "
-        f"{low['loss'] - low['constant']:.0f}, while equal log-variances, which tell nothing, have {flat['kl']:.2f}: by "
-        f"the theorem alone a low loss forces nothing. That the KL at that lowest loss is only {low['kl']:.2f} follows "
-        "from its equation, e^s = D2 / (beta + 2 gamma s). And p is made of residuals: "
-        f"{row['on_observed']:.0%} of it lies on observed pairs, where it falls as the expectation rises."
+        f"(1 - beta)^2 / (4 gamma), here with n = {row['items']} items, beta = {beta:g}, gamma = {gamma:g}. "
+        "What does not hold as printed: the proof subtracts ln R once for each item, and once for each user is right. "
+        "It also takes ln(n e^s) for s ln n, and s + ln n is right. So the step ln R <= (max s) (ln n) fails where max s "
+        f"is small or negative. {_printed(row)} "
+        "How loose the bound is: at the lowest loss that any s can reach, the theorem allows a KL of "
+        f"{low['loss'] - low['constant']:.0f}. Equal log-variances carry no information and have a KL of "
+        f"{flat['kl']:.2f}. So by the theorem alone, a low loss forces nothing. The KL at the lowest loss is only "
+        f"{low['kl']:.2f}. That follows from the equation of the lowest loss, e^s = D2 / (beta + 2 gamma s). "
+        f"And p is made of residuals: {row['on_observed']:.0%} of it lies on observed pairs, where it falls as the "
+        "expectation rises."
     )
-    return Table([*heads, "printed bound fails"], lines, caption)
+    return Table(["log-variances", *columns], lines, caption)
 
 
-def _printed(row: Row) -> str:
-    """Whether the printed constant is below the right one, whatever s."""
-    beta, gamma, log = row["config"]["beta"], row["config"]["gamma"], math.log(row["items"])
+def _printed(row: Record) -> str:
+    """Whether the printed constant is below the right one for every s."""
+    items = row["items"]
+    assert isinstance(items, int)
+    beta, gamma, log = row["config"]["beta"], row["config"]["gamma"], math.log(items)
     if (log - beta) ** 2 >= (1 - beta) ** 2 + 4 * gamma * log:
-        return "is lower than c for so many items, so that the bound with it holds all the same"
-    return "is higher than c for so few items or so large a gamma, and the bound with it is not proved"
+        return "With so many items the printed constant is lower than c, so the printed bound still holds."
+    return (
+        "With so few items or so large a gamma the printed constant is higher than c: the printed bound is not proved."
+    )
 
 
 STUDY = Study(
     name="theorem",
     title="Theorem 1 by numbers",
-    question="Does the loss bound the divergence of the uncertainty from the residual, and does that force it down?",
+    question="Does the loss bound the divergence of the uncertainty from the residual, and does a low loss force a low "
+    "divergence?",
     cells=cells,
     measure=measure,
     show=show,

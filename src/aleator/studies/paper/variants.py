@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aleator.studies.methods import VARIANTS, Method
+from aleator.studies.methods import VARIANTS, Method, under_aur
 from aleator.studies.paper.main import BACKBONES, comparison
-from aleator.studies.report.tables import Block, Row
+from aleator.studies.records import Record
+from aleator.studies.report.tables import Block
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, against_bare
+from aleator.studies.workbench import Workbench, against_bare
 
-METHODS = (*(f"{bare}-AUR{variant}" for bare in BACKBONES for variant in VARIANTS), "UE")
+METHODS = (*(under_aur(bare, variant) for bare in BACKBONES for variant in VARIANTS), "UE")
 
 
-def cells(bench: Bench) -> list[Method]:
+def cells(bench: Workbench) -> list[Method]:
     return [Method(name) for name in METHODS]
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
-    return [comparison("variants", rows, protocol, ["recall@50"]) for protocol in ("overall", "tail_absolute")]
+def show(rows: Sequence[Record]) -> list[Block]:
+    look = "Compare AUR-M (an MLP as the estimator) and AUR-J (joint training) with AUR on the same model."
+    return [
+        comparison("variants", rows, protocol, ["recall@50"], look=look) for protocol in ("overall", "tail_absolute")
+    ]
 
 
 STUDY = Study(
     name="variants",
     title="Variants of AUR",
-    question="What do an MLP as the estimator, joint training, and the estimator's architecture as a plain model do?",
+    question="How good are an MLP as the estimator, joint training, and the estimator's architecture as a plain model?",
     cells=cells,
     measure=against_bare,
     show=show,

@@ -1,4 +1,4 @@
-"""The worst case: how long a list must be to hold all of a user's test items."""
+"""The worst case: how long a list must be to hold all test items of a user."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from aleator.data.splits import Split
 from aleator.evaluation.significance import paired_p
 from aleator.ranking.top import hide
 from aleator.recommender import Recommender
+from aleator.studies import records
 from aleator.studies.methods import Method
 from aleator.studies.paper.calibration import batches
-from aleator.studies.paper.main import cells, untuned
+from aleator.studies.paper.main import cells, sentences, untuned
 from aleator.studies.published import figure, published
-from aleator.studies.report.tables import Block, Cell, Row, Table, change, figure_of, interval, seeds_of, signs, values
+from aleator.studies.records import Measured, PairedTest, Record
+from aleator.studies.report.cells import Cell, number
+from aleator.studies.report.tables import Block, Table, change, count, figure_of, mean_of, seeds_of, signs
 from aleator.studies.study import Study
-from aleator.studies.workbench import Bench, chosen
+from aleator.studies.workbench import Workbench, chosen
 
 LENGTH = "list_length"
 
 
 def lengths(system: Recommender, split: Split) -> NDArray[np.int64]:
-    """The shortest list that holds all test items, for each user with one: the lowest of them and all that is above.
+    """The length of the shortest list that holds all test items, for each user with a test item.
 
-    Of equal scores a test item comes first; without equal ones that is 1 and the number of unseen items above it.
+    The list ends with the test item of the lowest score. Among items of equal score, test items come first.
     """
     tests = Histories(split.test.csr, system.torch_device)
     who = tests.host_size.nonzero().squeeze(1)
@@ -45,26 +48,31 @@ def lengths(system: Recommender, split: Split) -> NDArray[np.int64]:
     return longest
 
 
-def measure(bench: Bench, method: Method) -> Row:
+def measure(bench: Workbench, method: Method) -> Measured:
     system = bench.fit(method)
     mine = lengths(system, bench.split)
-    row: Row = {
+    row: Measured = {
         "metrics": {"overall": {LENGTH: float(mine.mean()), "median": float(np.median(mine))}},
         "chosen": chosen(system),
         "config": system.options(),
     }
     if method.uncertain:
         theirs = lengths(bench.fit(method.bare), bench.split)
-        test = {"mean": float(mine.mean()), "baseline": float(theirs.mean())}
-        test["p"] = paired_p((mine - theirs).astype(np.float64))
-        row["against"] = {"method": method.bare.name, "tests": [{"protocol": "overall", "metric": LENGTH, **test}]}
+        test: PairedTest = {
+            "protocol": "overall",
+            "metric": LENGTH,
+            "mean": float(mine.mean()),
+            "baseline": float(theirs.mean()),
+            "p": paired_p((mine - theirs).astype(np.float64)),
+        }
+        row["against"] = {"method": method.bare.name, "tests": [test]}
     return row
 
 
-def show(rows: Sequence[Row]) -> list[Block]:
-    dataset, recipe = rows[0]["dataset"], rows[0]["recipe"]
+def show(rows: Sequence[Record]) -> list[Block]:
+    dataset = rows[0]["dataset"]
     known, runs = bool(published("worst_case", dataset)), seeds_of(rows)
-    means = {method: interval(values(of, "overall", LENGTH))[0] for method, of in runs.items()}
+    means = {method: mean_of(of, "overall", LENGTH) for method, of in runs.items()}
     lines: list[list[Cell]] = []
     for method, of in runs.items():
         bare = Method(method).bare.name
@@ -72,15 +80,17 @@ def show(rows: Sequence[Row]) -> list[Block]:
         line.append(change(means[method], means.get(bare) if bare != method else None))
         if known:
             printed = figure("worst_case", dataset, method, "overall", LENGTH)
-            line += [None if printed is None else f"{printed:.0f}", change(means[method], printed)]
-        lines.append([*line, str(len(of))])
+            line += [number(printed, ".0f"), change(means[method], printed)]
+        lines.append([*line, count(len(of))])
     heads = ["method", "mean length", "median length", "mean against the bare model"]
     heads += ["published mean", "difference"] if known else []
-    caption = (
-        f"{dataset}, recipe {recipe}: the shortest list that holds all test items of a user, over users with a test "
-        "item; shorter is better. Items in a user's history are not listed, items that were never trained on are; "
-        "of equal scores a test item comes first. "
-        f"{signs('the bare model')}).{untuned(rows)}"
+    caption = sentences(
+        f"{records.about(rows)}: the length of the shortest list that holds all test items of a user, over users with "
+        "a test item. Shorter is better.",
+        "Items in a user's history are not listed, and items that were never trained on are.",
+        "Among items of equal score, test items come first.",
+        signs("the bare model", corrected=False),
+        untuned(rows),
     )
     return [Table([*heads, "seeds"], lines, caption)]
 
@@ -88,7 +98,7 @@ def show(rows: Sequence[Row]) -> list[Block]:
 STUDY = Study(
     name="worst_case",
     title="The worst case",
-    question="How many recommendations does it take until a user has seen all of the test items, with and without AUR?",
+    question="How many recommendations does it take to show a user all of the test items, with and without AUR?",
     cells=cells,
     measure=measure,
     show=show,

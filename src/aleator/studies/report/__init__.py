@@ -1,0 +1,1 @@
+"""How records become tables, figures and one HTML page."""

@@ -1,41 +1,45 @@
-"""The report of a folder of results: one HTML page, the same as markdown with pictures, and the tables as JSON."""
+"""The report of a folder of results: one HTML page, the same in markdown with pictures, and the tables as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from aleator.errors import require
+from aleator.studies.records import Record
 from aleator.studies.report.page import Page
-from aleator.studies.report.tables import Block, Row, Table
-from aleator.studies.reproduce import DATASETS, studies
+from aleator.studies.report.tables import Block, Table
+from aleator.studies.reproduce import DATASETS, RECIPES, studies
 from aleator.studies.study import Study
 
 TITLE = "Aleatoric uncertainty-aware recommendation: the paper, measured again"
 LEGEND = (
-    "Recipe ours chooses epochs and lam on a validation part and refits on all training pairs. Recipe paper mirrors the "
-    "released program, which chooses them on the test part: it is here only to be set beside published numbers, and its "
-    "figures are optimistic. Overall ranks all items for all test items; tail absolute counts only the test items in the "
-    "tail; tail relative ranks tail items alone. Published figures are shown only where the paper used the same split."
+    "Recipe ours chooses epochs and lam on a validation part, then refits on all training pairs. Recipe paper follows "
+    "the released program, which chooses them on the test part. Its figures are optimistic. It is here only for "
+    "comparison with published numbers. Overall ranks all items and counts all test items. Tail absolute counts only "
+    "the test items in the tail. Tail relative ranks tail items only. Published figures are shown only where the paper "
+    "used the same split."
 )
 
 
-def sections(results: Path) -> Iterator[tuple[Study, str, str, list[Row]]]:
+def sections(results: Path) -> Iterator[tuple[Study, str, str, list[Record]]]:
     """The records of each study by dataset and recipe, in the order of the paper."""
     for study in studies("all"):
-        files = {file.stem: file for file in (results / study.name).glob("*.jsonl")}
-        for dataset in sorted(files, key=lambda n: (DATASETS.index(n) if n in DATASETS else len(DATASETS), n)):
+        names = [file.stem for file in (results / study.name).glob("*.jsonl")]
+        for dataset in sorted(
+            names, key=lambda name: (DATASETS.index(name) if name in DATASETS else len(DATASETS), name)
+        ):
             rows = study.rows(results, dataset)
-            for recipe in ("paper", "ours"):
+            for recipe in RECIPES:
                 chosen = [row for row in rows if row["recipe"] == recipe]
                 if chosen:
                     yield study, dataset, recipe, chosen
 
 
 def write(results: Path, out: Path) -> Path:
-    """Write report.html, report.md with its figures, and report.json into the folder `out`; the first of them."""
+    """Write report.html, report.md with its figures, and report.json into the folder `out`. Returns the first."""
     page, lines, tables = Page(TITLE, LEGEND), [f"# {TITLE}", "", LEGEND, ""], []
     shown: Study | None = None
     for study, dataset, recipe, rows in sections(results):
@@ -61,7 +65,7 @@ def write(results: Path, out: Path) -> Path:
 
 
 def _set(page: Page, lines: list[str], block: Block, out: Path, name: str) -> None:
-    """One table or figure on the page and in markdown."""
+    """Put one table or figure on the page and into the markdown."""
     out.mkdir(parents=True, exist_ok=True)
     if isinstance(block, Table):
         page.table(block.columns, block.rows, block.caption)
@@ -73,8 +77,8 @@ def _set(page: Page, lines: list[str], block: Block, out: Path, name: str) -> No
     lines += [f"![{block.alt}](figures/{name}.png)", "", block.caption, ""]
 
 
-def obtained_by(rows: list[Row]) -> str:
-    """The commands and machines behind a group of records, and whether they are to be taken seriously."""
+def obtained_by(rows: Sequence[Record]) -> str:
+    """The commands and machines behind a group of records, and a warning if some of them are quick."""
     found: dict[str, None] = {}
     for row in rows:
         machine = row["machine"]

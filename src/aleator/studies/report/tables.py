@@ -1,34 +1,36 @@
-"""Block: what a study shows, a table or a figure, to be set in HTML or markdown; and how seeds become one figure."""
+"""Block: what a study shows, a table or a figure, for HTML or markdown; and how the seeds become one figure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
+from aleator.studies.methods import key_of
+from aleator.studies.records import PairedTest, Record
+from aleator.studies.report.cells import DASH, Cell, Shown, number
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Row = dict[str, Any]
-Cell = str | float | None
-DASH = "\N{EN DASH}"  # for what is not known
+__all__ = ["DASH", "DOWN", "UP", "Block", "Cell", "Picture", "Shown", "Table", "number"]
 UP, DOWN = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The first column names the rows. A float is a figure of four decimals, None a dash; text stays as it is."""
+    """The first column names the rows. A float has four decimals, None is a dash, and text stays as it is."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     caption: str
 
     def markdown(self) -> str:
-        """As a table of markdown, without the caption."""
+        """A table in markdown, without the caption."""
         lines = [f"| {' | '.join(self.columns)} |", "|---" * len(self.columns) + "|"]
         lines += [f"| {' | '.join(_text(cell) for cell in row)} |" for row in self.rows]
         return "\n".join(lines)
@@ -36,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with what to see in it."""
+    """A figure. Its caption says what to see in it."""
 
     figure: Figure
     caption: str
@@ -52,19 +54,8 @@ def _text(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else str(cell).replace("*", "\\*").replace("|", "\\|")
 
 
-class Shown(str):
-    """A figure as it is written, and the number that it is sorted by."""
-
-    value: float
-
-    def __new__(cls, text: str, value: float) -> Self:
-        made = super().__new__(cls, text)
-        made.value = value
-        return made
-
-
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half width of its 95 % interval by Student's t; NaN for one value, and for none."""
+    """The mean and half the width of its 95 % interval by Student's t. The latter is NaN for fewer than two values."""
     known = np.asarray(values, dtype=float)
     known = known[np.isfinite(known)]
     mean, n = float(known.mean()) if len(known) else math.nan, len(known)
@@ -73,44 +64,67 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return mean, float(stats.t.ppf(0.975, n - 1) * known.std(ddof=1) / n**0.5)
 
 
-def seeds_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The records of each cell, one a seed, by method and options."""
-    found: dict[str, list[Row]] = {}
+def seeds_of(rows: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each cell, one for each seed, by method and options."""
+    found: dict[str, list[Record]] = {}
     for row in rows:
-        options = [f"{name}={value}" for name, value in sorted(row.get("settings", {}).items())]
-        found.setdefault(" ".join([row["method"], *options]), []).append(row)
+        found.setdefault(key_of(row["method"], row.get("settings", {})), []).append(row)
     return found
 
 
-def values(rows: Sequence[Row], protocol: str, metric: str) -> list[float]:
+def values(rows: Sequence[Record], protocol: str, metric: str) -> list[float]:
     """One metric of each record; NaN where nobody has ground truth."""
     found = (row["metrics"][protocol][metric] for row in rows)
     return [math.nan if value is None else value for value in found]
 
 
-def figure_of(rows: Sequence[Row], protocol: str, metric: str, digits: int = 4) -> Cell:
-    """The mean over seeds, ± the half width of its 95 % interval, with `UP` or `DOWN` where all tests agree."""
+def mean_of(rows: Sequence[Record], protocol: str, metric: str) -> float:
+    """The mean of one metric over the seeds."""
+    return interval(values(rows, protocol, metric))[0]
+
+
+def figure_of(rows: Sequence[Record], protocol: str, metric: str, digits: int = 4) -> Cell:
+    """The mean over seeds, ± half the width of its 95 % interval, with `UP` or `DOWN` where all tests agree."""
     mean, half = interval(values(rows, protocol, metric))
     if math.isnan(mean):
         return None
-    text = f"{mean:.{digits}f}" + ("" if math.isnan(half) else f" ±{half:.{digits}f}")
-    signs = {significant(row, protocol, metric) for row in rows}
-    return Shown(f"{text} {signs.pop() if len(signs) == 1 else ''}".rstrip(), mean)
+    note = "" if math.isnan(half) else f"±{half:.{digits}f}"
+    found = {significant(row, protocol, metric) for row in rows}
+    return Shown(f"{mean:.{digits}f}", mean, note=note, sign=found.pop() if len(found) == 1 else "")
 
 
-def significant(row: Row, protocol: str, metric: str) -> str:
-    """`UP` or `DOWN` where a record differs from what it was tested against, p < 0.05; nothing otherwise."""
-    for test in row.get("against", {}).get("tests", []):
+def count(n: int) -> Shown:
+    """A whole number, such as how many seeds a row has."""
+    return Shown(str(n), n)
+
+
+def tests_of(row: Record) -> list[PairedTest]:
+    """The paired tests of a record, if it has any."""
+    return row["against"]["tests"] if "against" in row else []
+
+
+def significant(row: Record, protocol: str, metric: str) -> str:
+    """`UP` or `DOWN` where a record differs from what it was tested against with p < 0.05; nothing otherwise."""
+    for test in tests_of(row):
         if (test["protocol"], test["metric"]) == (protocol, metric) and test["p"] is not None and test["p"] < 0.05:
+            assert test["mean"] is not None
+            assert test["baseline"] is not None
             return UP if test["mean"] > test["baseline"] else DOWN
     return ""
 
 
-def signs(against: str) -> str:
-    """What the signs of `figure_of` mean, for a caption."""
-    return f"{UP} higher, {DOWN} lower than {against} with p < 0.05 in every seed (two-sided paired t-test over users"
+def signs(against: str, *, corrected: bool = True) -> str:
+    """A sentence that says what the signs of `figure_of` mean, for a caption."""
+    holm = ", Holm-corrected" if corrected else ""
+    told = f"{UP} and {DOWN} mark figures above and below {against} with p < 0.05 in every seed"
+    return f"{told} (two-sided paired t-test over users{holm})."
 
 
 def change(ours: float, theirs: float | None) -> Cell:
-    """A difference in per cent, where there is something to compare with."""
+    """The relative difference in per cent, where there is something to compare with."""
     return Shown(f"{ours / theirs - 1:+.1%}", ours / theirs - 1) if theirs else None
+
+
+def words(protocol: str) -> str:
+    """The name of a protocol in prose."""
+    return protocol.replace("_", " ")
