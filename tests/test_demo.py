@@ -1,4 +1,4 @@
-"""The demo and the studies run whole on tiny worlds."""
+"""The demo runs on a tiny world, and says what is true."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import aleator as al
 from aleator import demo
+from aleator.data import catalog
 
 SMALL = {"model": {"dim": 8}, "estimator": {"dim": 16, "max_epochs": 4}}
 
@@ -69,7 +70,7 @@ def test_the_demo_falls_back_to_a_simulated_world(monkeypatch: pytest.MonkeyPatc
     def nothing(*_: object) -> al.Split:
         raise al.AleatorError("no network", "find one")
 
-    monkeypatch.setattr(demo.catalog, "load_dataset", nothing)
+    monkeypatch.setattr(catalog, "load_dataset", nothing)
     split, note = demo.open_world(None)
     assert "simulated" in note
     assert len(split.test) > 1000

@@ -1,4 +1,4 @@
-"""aleator demo: the main job in a minute."""
+"""aleator demo: MF against MF-AUR in a minute."""
 
 from __future__ import annotations
 
@@ -35,36 +35,28 @@ def demo(
     check_target(out / "model")
     split, note = study.open_world(data_root)
     if not json:
-        print(
-            f"{note}: {split.train.n_users:,} users, {split.train.n_items:,} items, "
-            f"{len(split.everything):,} training and {len(split.test):,} test pairs\n"
-        )
+        sizes = f"{split.train.n_users:,} users, {split.train.n_items:,} items"
+        print(f"{note}: {sizes}, {len(split.everything):,} training and {len(split.test):,} test pairs\n")
     made = study.run(split, bare, aur, note)
     aur.save(out / "model")
     page = out / "report.html"
     study.write_report(made, page)
     if json:
-        show_json(
-            {
-                "data": note,
-                "comparison": made.comparison.to_dict(),
-                "lam": aur.lam_used,
-                "report": str(page),
-                "model": str(out / "model"),
-            }
-        )
-        return
+        told = {"data": note, "comparison": made.comparison.to_dict(), "lam": aur.lam_used}
+        show_json(told | {"report": str(page), "model": str(out / "model")})
+    else:
+        show(made, out / "model", page)
+
+
+def show(made: study.Demo, model: Path, page: Path) -> None:
+    """Print the lists of a few users, the table, and where to go from here."""
     for case in made.cases:
-        print(
-            f"User {case.user}: MF-AUR brings in {case.found!r} (popularity {case.popularity}) at rank {case.rank}, "
-            "which the user did take in the test part"
-        )
+        print(f"User {case.user}: MF-AUR finds {case.found!r} (popularity {case.popularity}) at rank {case.rank}.")
+        print("  The user took it in the test part.")
         for name, listed in (("MF", case.before), ("MF-AUR", case.after)):
             print(f"  {name:<7}" + "\n         ".join(f"{n:>2}. {line}" for n, line in enumerate(listed, 1)))
         print()
     print(made.table())
-    print(
-        f"\nlam {aur.lam_used:g} was chosen on validation. The model is in {out / 'model'}; try: "
-        f"aleator recommend {out / 'model'} --users {aur.fitted.users.decode([0])[0]} --k 10"
-    )
+    print(f"\nlam {made.aur.lam_used:g} was chosen on validation. The model is in {model}. Try:")
+    print(f"aleator recommend {model} --users {made.aur.fitted.users.decode([0])[0]} --k 10")
     print(f"The report is {page.resolve()}")

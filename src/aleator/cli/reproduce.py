@@ -19,33 +19,37 @@ QUICK_FOLDER = Path("results-quick")
 
 def reproduce(
     study: Annotated[
-        list[str] | None, typer.Argument(help="all, or some of those that are listed without an argument.")
+        list[str] | None, typer.Argument(help="all, or names of studies. Without one, the studies are listed.")
     ] = None,
     dataset: Annotated[
-        list[str] | None, typer.Option(help="A dataset, as in fit; repeatable. All that are at hand.")
+        list[str] | None, typer.Option(help="A dataset, as in fit; repeatable. Default: all that are at hand.")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="Only this method, such as MF-AUR; repeatable. All of each study.")
+        list[str] | None, typer.Option(help="Only this method, such as MF-AUR; repeatable. Default: all.")
     ] = None,
     recipe: Annotated[
-        RecipeName | None, typer.Option(help="ours or paper; both where the paper has figures, else ours.")
+        RecipeName | None, typer.Option(help="ours or paper. Default: both where the paper has figures, else ours.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
-    first_seed: Annotated[int, typer.Option(help="The first of them; several machines can share the work.")] = 0,
+    first_seed: Annotated[int, typer.Option(help="The first seed. Several machines can share the work.")] = 0,
     quick: Annotated[
-        bool, typer.Option("--quick", help=f"Train for a look, not for figures; into {QUICK_FOLDER} if not told.")
+        bool, typer.Option("--quick", help=f"Train for a look, not for figures. Default folder: {QUICK_FOLDER}.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Measure what has a record too; the latest counts.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of records; what is in it is not measured again.")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure again what has a record; the latest record counts.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of records. What has a record there is not measured again.")
+    ] = None,
     report: Annotated[bool, typer.Option(help="Write the report of the folder at the end.")] = True,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     data_root: DATA_ROOT = None,
     quiet: QUIET = False,
     json: JSON = False,
 ) -> None:
-    """Measure tables and figures of the paper, one record a cell, and set them beside the published numbers.
+    """Measure the tables and figures of the paper, and compare them with the published numbers.
 
-    A run that was interrupted goes on where it stopped.
+    Each cell of a table has one record. A run that was interrupted continues where it stopped.
     """
     if not study:
         listed = {name: studies(name)[0].title for name in (*NAMES, *BEYOND)}
@@ -84,7 +88,7 @@ def report(
     results: Annotated[Path, typer.Argument(help="A folder of records, as aleator reproduce writes it.")] = Path(
         "results"
     ),
-    out: Annotated[Path | None, typer.Option(help="Folder to write into; RESULTS/report if not told.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write into. Default: RESULTS/report.")] = None,
 ) -> None:
-    """Write report.html, report.md and report.json of a folder of records."""
+    """Write report.html, report.md and report.json from a folder of records."""
     print(reporting.write(results, out or results / "report"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from aleator.studies.report import figures
+from aleator.studies.report.cells import DASH, UP, Shown
 from aleator.studies.report.page import Page
 
 EVIL = """<script>alert("x")</script>' onload='alert(1)" onerror="x"""
@@ -31,6 +33,42 @@ class Outline(HTMLParser):
 
     def every(self, name: str) -> list[dict[str, str | None]]:
         return [attrs for tag, attrs in self.tags if tag == name]
+
+
+@dataclass
+class OneCell:
+    """The class of a cell, its text, and the widths of the boxes in it."""
+
+    kind: str
+    text: str = ""
+    widths: list[float] = field(default_factory=list)
+
+
+class Cells(HTMLParser):
+    """The cells of the bodies of tables, in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[OneCell] = []
+        self.inside = False
+        self.feed(html)
+        for cell in self.found:
+            cell.text = cell.text.rstrip()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        if tag == "td" or (tag == "th" and known.get("scope") == "row"):
+            self.found.append(OneCell(known.get("class") or ""))
+            self.inside = True
+        elif self.inside and (style := known.get("style")):
+            self.found[-1].widths.append(float(style.removeprefix("min-width:").removesuffix("ch")))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.found[-1].text += data
 
 
 @pytest.fixture
@@ -114,13 +152,49 @@ def test_a_page_with_a_large_scatter_stays_small(tmp_path: Path) -> None:
 def test_numbers_are_written_to_the_digits_of_their_column() -> None:
     rows = [["a", 0.0712345, 1234567, 1e-7, None], ["b", np.float32(0.5), np.int64(3), 0.04, float("nan")]]
     html = Page("t").table(["name", "recall", "count", "p", "none"], rows, "c").html()
-    for text in ("0.0712<", "0.5000<", "1,234,567<", ">3<", "1e-07<", "0.0400<", ">\N{EN DASH}<"):
-        assert text in html
+    assert [cell.text for cell in Cells(html).found] == [
+        *("a", "0.0712", "1,234,567", "1e-07", DASH),
+        *("b", "0.5000", "3", "0.0400", DASH),
+    ]
     assert 'data-value="0.0712345"' in html  # sorting sees the whole number
 
 
+FIGURES = [
+    Shown("0.0652", 0.0652, note="±0.0006"),
+    Shown("0.0711", 0.0711, note="±0.0013", sign=UP),
+    Shown("-12.5%", -0.125),
+    0.25,
+    None,
+]
+
+
+def test_the_points_of_a_column_are_below_each_other() -> None:
+    """What follows a point has boxes of the same widths in every cell, so the cells end at the same place."""
+    html = Page("t").table(["system", "figure"], [[f"row {n}", cell] for n, cell in enumerate(FIGURES)], "c").html()
+    cells = [cell for cell in Cells(html).found if "num" in cell.kind][: len(FIGURES)]
+    assert [cell.text for cell in cells] == ["0.0652 ±0.0006", f"0.0711 ±0.0013 {UP}", "-12.5%", "0.2500", DASH]
+    assert {tuple(cell.widths) for cell in cells[:4]} == {tuple(cells[0].widths)}
+    assert len(cells[0].widths) == 3
+    decimals, note, sign = cells[0].widths
+    assert decimals >= 4.5
+    assert note >= 7
+    assert sign > 1
+
+
+def test_a_column_of_one_shape_needs_no_boxes() -> None:
+    html = Page("t").table(["system", "recall"], [["MF", 0.1], ["MF-AUR", 0.25], ["none", None]], "c").html()
+    assert not any(cell.widths for cell in Cells(html).found)
+
+
+def test_a_table_of_many_columns_is_set_closer() -> None:
+    names = [f"column {n}" for n in range(14)]
+    wide, narrow = (Page("t").table(names[:n], [[0.5] * n], "c").html() for n in (14, 4))
+    assert [attrs.get("class") for attrs in Outline(wide).every("table")] == ["dense"]
+    assert [attrs.get("class") for attrs in Outline(narrow).every("table")] == [None]
+
+
 def test_the_best_of_a_column_is_bold() -> None:
-    rows = [["MF", 0.1, 7], ["MF-AUR", 0.2, 60], ["tie", 0.2, 9], ["none", None, None]]
+    rows: list[list[object]] = [["MF", 0.1, 7], ["MF-AUR", 0.2, 60], ["tie", 0.2, 9], ["none", None, None]]
     html = Page("t").table(["system", "recall", "seconds"], rows, "c", {"recall": "max", "seconds": "min"}).html()
     assert re.findall(r"<strong>(.*?)</strong>", html) == ["7", "0.2000", "0.2000"]
     assert "<strong>" not in Page("t").table(["system", "recall"], rows, "c").html()

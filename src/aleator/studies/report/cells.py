@@ -6,6 +6,7 @@ from typing import Self
 
 Cell = str | float | None
 DASH = "\N{EN DASH}"  # for what is not known
+UP, DOWN = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}"
 
 
 class Shown(str):

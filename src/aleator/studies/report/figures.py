@@ -1,4 +1,4 @@
-"""The figures of a report, in one style: plain arrays in, a matplotlib `Figure` out, and no global state.
+"""The figures of a report in one style: plain arrays in, a matplotlib `Figure` out, and no global state.
 
 Series differ in colour (Okabe and Ito's palette, safe for colour-blind readers) and also in marker, line or hatch.
 """
@@ -19,11 +19,13 @@ from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike, NDArray
 
 P = ParamSpec("P")
-WIDTH = 5.6  # inches; text of 10 points is then 16 px high at a width of 640 px
+WIDTH = 5.6  # inches: at a width of 640 px, text of 10 points is 16 px high
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES: tuple[Any, ...] = ("-", "-.", ":", (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)), "-", "-.")
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "++")
+LABELLED = (0, 0.5, 0.8, 0.2, 0.9, 0.6, 0.4, 0.7, 0.3, 0.1)  # the lams that get a label, the most wanted first
+SHIFTS = ((0, 13), (0, -13), (20, 0), (-20, 0), (17, 10), (-17, 10), (17, -10), (-17, -10))  # of a label, in points
 INK, FAINT, SHADE = "#222222", "#8a8a8a", "#f3ead3"
 STYLE: Any = {
     "axes.axisbelow": True,
@@ -44,7 +46,7 @@ STYLE: Any = {
     "legend.handlelength": 2.8,
     "lines.linewidth": 1.8,
     "text.color": INK,
-    "text.parse_math": False,  # a system may be called "a$b": a name is never a formula
+    "text.parse_math": False,  # a system may be called "a$b", and a name is never a formula
     "xtick.color": INK,
     "xtick.labelsize": 9.5,
     "ytick.color": INK,
@@ -53,7 +55,7 @@ STYLE: Any = {
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw in `STYLE`, and lay out once there, since matplotlib makes ticks late and with the style of that moment."""
+    """Draw and lay out in `STYLE`. Matplotlib makes ticks late, with the style of that moment."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -69,7 +71,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: ArrayLike, tail_cut: int) -> Figure:
     """Mean expectation and mean uncertainty over users of each item, by its popularity; all three are [n_items].
 
-    The tail, popularity <= `tail_cut`, is shaded; -1 means that there is none.
+    The tail, popularity <= `tail_cut`, is shaded. A `tail_cut` of -1 means that there is none.
     """
     counts = np.asarray(popularity, dtype=float)
     figure = Figure(figsize=(WIDTH, 5.4))
@@ -79,27 +81,16 @@ def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: Array
     left, right = (-0.4 if (counts == 0).any() else 0.8), most * 1.25
     means = {"expectation": expectation, "uncertainty": uncertainty}
     for panel, (name, values), colour in zip(panels, means.items(), COLOURS, strict=False):
-        seen = np.asarray(values, dtype=float)
-        known = np.isfinite(seen)
-        panel.plot(
-            counts[known], seen[known], ".", color=colour, ms=4, mew=0, alpha=alpha(len(counts)), rasterized=True
-        )
-        panel.plot(
-            *_binned_median(counts[known], seen[known]), "-o", color="black", ms=3.5, label="median by popularity"
-        )
+        _items(panel, counts, np.asarray(values, dtype=float), colour)
         panel.set_ylabel(f"mean {name}\nover users")
         if tail_cut >= 0:
             panel.axvspan(left, min(tail_cut + 0.5, right), color=SHADE, zorder=0, lw=0)
             panel.axvline(min(tail_cut + 0.5, right), color=FAINT, ls="--", lw=1)
-        if not known.any():
-            say_empty(panel)
     if tail_cut >= 0:
         panels[0].set_title(f"tail (popularity ≤ {tail_cut:,})", loc="left")
     if tail_cut < most:
         panels[0].set_title("head", loc="right")
-    steps = (1,) if most >= 100 else (1, 2, 5)
-    ticks = [0, *(s * 10**d for d in range(len(str(int(most)))) for s in steps)]
-    panels[1].set_xticks(ticks, [f"{t:,}" for t in ticks])
+    _popularity_ticks(panels[1], most)
     panels[1].set_xlim(left, right)
     panels[1].set_xlabel("popularity of the item (training interactions, log scale)")
     item = matplotlib.lines.Line2D([], [], ls="", marker="o", ms=4, color=FAINT, label="one item")
@@ -107,12 +98,30 @@ def popularity(popularity: ArrayLike, expectation: ArrayLike, uncertainty: Array
     return figure
 
 
+def _items(axes: Axes, counts: NDArray[Any], means: NDArray[Any], colour: str) -> None:
+    """A point for each item, and the line of medians."""
+    known = np.isfinite(means)
+    x, y = counts[known], means[known]
+    axes.plot(x, y, ".", color=colour, ms=4, mew=0, alpha=alpha(len(counts)), rasterized=True)
+    axes.plot(*_binned_median(x, y), "-o", color="black", ms=3.5, label="median by popularity")
+    if not known.any():
+        say_empty(axes)
+
+
+def _popularity_ticks(axes: Axes, most: float) -> None:
+    """Ticks at 0 and at powers of ten, with 2 and 5 between them where the scale is short."""
+    steps = (1,) if most >= 100 else (1, 2, 5)
+    ticks = [0, *(step * 10**digits for digits in range(len(str(int(most)))) for step in steps)]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+
+
 def alpha(n_points: int) -> float:
+    """The opacity of a point among so many."""
     return float(np.clip(60 / max(n_points, 1) ** 0.7, 0.2, 0.7))
 
 
 def _binned_median(x: NDArray[Any], y: NDArray[Any], bins: int = 16) -> tuple[list[float], list[float]]:
-    """The medians of x and y within bins of equal width in log(1 + x), where a bin has an item."""
+    """The medians of x and y within each bin that has an item. Bins have equal width in log(1 + x)."""
     scale = np.log1p(x)
     which = np.floor(scale / max(scale.max(initial=0.0), 1e-9) * bins).clip(max=bins - 1)
     groups = [which == b for b in np.unique(which)]
@@ -127,32 +136,42 @@ def recall_by_popularity(
     *,
     metric: str = "Recall",
 ) -> Figure:
-    """A group of bars for each popularity group ("<= 5", "6-20", ...), in it a bar for each system of `values`.
+    """A group of bars for each popularity group ("<= 5", "6-20", ...), with a bar for each system of `values`.
 
     `errors`, by system too, are half the length of the error bars.
     """
     figure = Figure(figsize=(WIDTH, 3.7))
     axes = figure.subplots()
-    at, width = np.arange(len(labels)), 0.8 / max(len(values), 1)
-    for j, (name, heights) in enumerate(values.items()):
+    grouped_bars(axes, [label.replace("<=", "≤").replace(">=", "≥") for label in labels], values, errors)
+    axes.set_xlabel("popularity of the item (training interactions)")
+    axes.set_ylabel(metric)
+    legend(figure, axes)
+    return figure
+
+
+def grouped_bars(
+    axes: Axes,
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    errors: Mapping[str, Sequence[float]] | None = None,
+) -> None:
+    """A group of bars for each name, with a bar for each series, from 0 on."""
+    at, width = np.arange(len(groups)), 0.8 / max(len(series), 1)
+    for place, (name, heights) in enumerate(series.items()):
         axes.bar(
-            at + (j - (len(values) - 1) / 2) * width,
+            at + (place - (len(series) - 1) / 2) * width,
             heights,
             width * 0.94,
             yerr=errors.get(name) if errors else None,
-            color=COLOURS[j % len(COLOURS)],
-            hatch=HATCHES[j % len(HATCHES)],
+            color=COLOURS[place % len(COLOURS)],
+            hatch=HATCHES[place % len(HATCHES)],
             edgecolor="white",
             error_kw={"ecolor": INK, "capsize": 3, "elinewidth": 1.2},
             label=name,
         )
-    axes.set_xticks(at, [label.replace("<=", "≤").replace(">=", "≥") for label in labels])
+    axes.set_xticks(at, list(groups))
     axes.grid(visible=False, axis="x")
-    axes.set_xlabel("popularity of the item (training interactions)")
-    axes.set_ylabel(metric)
     axes.set_ylim(bottom=0)
-    legend(figure, axes)
-    return figure
 
 
 @styled
@@ -179,7 +198,10 @@ def tail_share(shares: Mapping[str, Mapping[int, float]], truth: float | None = 
 
 @styled
 def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
-    """Overall against tail-absolute Recall on validation along lam; rows have "lam", "recall@20", "tail_recall@50"."""
+    """Overall against tail-absolute Recall on validation, a point for each lam.
+
+    The rows of `curve` have "lam", "recall@20" and "tail_recall@50".
+    """
     figure = Figure(figsize=(WIDTH, 4.6))
     axes = figure.subplots()
     axes.set_xlabel("overall Recall@20 (validation)")
@@ -202,7 +224,7 @@ def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
         axes.plot(x[bare], y[bare], "s", ms=13, mfc="none", mec=INK, mew=1.6, label="bare model (lam = 1)", zorder=4)
     axes.plot(x[star], y[star], "*", ms=15, color=COLOURS[1], mec="white", label=f"chosen lam = {chosen:g}", zorder=5)
     legend(figure, axes)
-    figure.draw_without_rendering()  # labels are placed in pixels, so the layout has to stand
+    figure.draw_without_rendering()  # labels are placed in pixels, so the layout comes first
     _label_lams(axes, lams, x, y, [bare, star])
     return figure
 
@@ -210,32 +232,37 @@ def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
 def _label_lams(
     axes: Axes, lams: NDArray[Any], x: NDArray[Any], y: NDArray[Any], marked: list[int], most: int = 6
 ) -> None:
-    """Name a few values of lam where a label meets no point, no marked one, nor the line through the first of them."""
+    """Label a few points with their lam. A label covers no point, no marked point, and not the line of the first."""
     point = axes.figure.dpi / 72  # in pixels
-    half = np.array([12, 7]) * point
     dots = axes.transData.transform(np.column_stack([x, y]))
     window = axes.get_window_extent()
     taken = [Bbox([dots[j] - 10 * point, dots[j] + 10 * point]) for j in marked]
     taken += [Bbox([(dots[j][0] - 1, window.y0), (dots[j][0] + 1, window.y1)]) for j in marked[:1]]
-    left = most
-    for i in dict.fromkeys(
-        int(np.abs(lams - goal).argmin()) for goal in (0, 0.5, 0.8, 0.2, 0.9, 0.6, 0.4, 0.7, 0.3, 0.1)
-    ):
-        for shift in ((0, 13), (0, -13), (20, 0), (-20, 0), (17, 10), (-17, 10), (17, -10), (-17, -10)):
-            centre = dots[i] + np.array(shift) * point
-            box = Bbox([centre - half, centre + half])
-            inside = window.containsx(box.x0) and window.containsx(box.x1) and window.y0 < box.y0 and box.y1 < window.y1
-            if left and inside and not box.count_contains(dots) and not box.count_overlaps(taken):
-                look: Any = {"ha": "center", "va": "center", "size": 9}
-                axes.annotate(f"{lams[i]:g}", (x[i], y[i]), shift, textcoords="offset points", **look)
+    look: Any = {"ha": "center", "va": "center", "size": 9, "textcoords": "offset points"}
+    labelled = 0
+    for i in dict.fromkeys(int(np.abs(lams - goal).argmin()) for goal in LABELLED):
+        for shift in SHIFTS if labelled < most else ():
+            box = _label_box(dots[i], shift, point)
+            if _inside(box, window) and not box.count_contains(dots) and not box.count_overlaps(taken):
+                axes.annotate(f"{lams[i]:g}", (x[i], y[i]), shift, **look)
                 taken.append(box)
-                left -= 1
+                labelled += 1
                 break
+
+
+def _label_box(dot: NDArray[Any], shift: tuple[int, int], point: float) -> Bbox:
+    """The place of a label in pixels; `shift` is its distance from the dot in points."""
+    centre, half = dot + np.array(shift) * point, np.array([12, 7]) * point
+    return Bbox([centre - half, centre + half])
+
+
+def _inside(box: Bbox, window: Bbox) -> bool:
+    return bool(window.containsx(box.x0) and window.containsx(box.x1) and window.y0 < box.y0 and box.y1 < window.y1)
 
 
 @styled
 def training(rows: Sequence[Mapping[str, float]], best_epoch: int) -> Figure:
-    """The loss and the validation metric by epoch; rows have "epoch", "loss" and, where it was measured, "metric"."""
+    """The loss and the validation metric by epoch. Rows have "epoch", "loss" and, where it was measured, "metric"."""
     figure = Figure(figsize=(WIDTH, 4.6))
     panels = figure.subplots(2, 1, sharex=True)
     for j, (panel, key, name) in enumerate(zip(panels, ("loss", "metric"), ("loss", "validation metric"), strict=True)):
@@ -256,7 +283,7 @@ def training(rows: Sequence[Mapping[str, float]], best_epoch: int) -> Figure:
 
 @styled
 def importance(shares: Mapping[str, float], metric: str, n_trials: int) -> Figure:
-    """The share (0 to 1) of each option in the variance of a metric over trials, the largest on top."""
+    """The share (0 to 1) of each option in the variance of a metric over trials. The largest is on top."""
     names = sorted(shares, key=lambda name: shares[name])
     figure = Figure(figsize=(WIDTH, 1.3 + 0.32 * max(len(names), 3)))
     axes = figure.subplots()
@@ -273,7 +300,7 @@ def importance(shares: Mapping[str, float], metric: str, n_trials: int) -> Figur
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """A legend below the axes, where it can hide nothing."""
+    """A legend below the axes, where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
     if handles:
         width = max(len(name) for name in names) + 8
@@ -284,4 +311,5 @@ def legend(figure: Figure, axes: Axes) -> None:
 
 
 def say_empty(axes: Axes) -> None:
+    """Say that there is nothing to see."""
     axes.text(0.5, 0.5, "nothing measured", transform=axes.transAxes, ha="center", va="center", color=FAINT)

@@ -1,36 +1,36 @@
-"""The figures of the paper, in the style of `figures`: lines over an option, bars by group, a scatter, a front."""
+"""The figures of the studies in the style of `figures`: lines over an option, bars by group, a scatter, a front."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from aleator.studies.report.figures import (
     COLOURS,
-    HATCHES,
     INK,
     LINES,
     MARKERS,
     WIDTH,
     alpha,
+    grouped_bars,
     legend,
     say_empty,
     styled,
 )
 
-Band = tuple[float, float]  # a mean, and half the width of its interval or NaN
+Band = tuple[float, float]  # a mean, and half the width of its interval (or NaN)
 Point = tuple[float, float]
 Path = Sequence[Point]
 
 
 @styled
 def lines(panels: Mapping[str, Mapping[str, Mapping[float, Band]]], x: str, y: str, *, log: bool = False) -> Figure:
-    """A panel for each name, in it a line for each series through its points, with bars where an interval is known."""
+    """A panel for each name, with a line for each series. Points have a bar where an interval is known."""
     figure = Figure(figsize=(WIDTH, 3.4))
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, (title, series) in zip(axes, panels.items(), strict=True):
@@ -61,20 +61,14 @@ def bars(
     marks: Sequence[float] | None = None,
     marked: str = "",
 ) -> Figure:
-    """A group of bars for each name, in it a bar for each series; `marks` draws a dashed level over each group."""
+    """A group of bars for each name, with a bar for each series. `marks` are dashed levels over the groups."""
     figure = Figure(figsize=(WIDTH, 3.7))
     axes = figure.subplots()
-    at, width = np.arange(len(groups)), 0.8 / max(len(series), 1)
-    for j, (name, heights) in enumerate(series.items()):
-        look: Any = {"color": COLOURS[j % len(COLOURS)], "hatch": HATCHES[j % len(HATCHES)], "edgecolor": "white"}
-        axes.bar(at + (j - (len(series) - 1) / 2) * width, heights, width * 0.94, label=name, **look)
+    grouped_bars(axes, groups, series)
     if marks is not None:
-        label: Any = {"label": marked} if marked else {}
-        axes.hlines(marks, at - 0.45, at + 0.45, color=INK, ls="--", lw=1.4, **label)
-    axes.set_xticks(at, list(groups))
-    axes.grid(visible=False, axis="x")
+        at = np.arange(len(groups))
+        axes.hlines(marks, at - 0.45, at + 0.45, color=INK, ls="--", lw=1.4, label=marked)
     axes.set_ylabel(y)
-    axes.set_ylim(bottom=0)
     legend(figure, axes)
     return figure
 
@@ -101,23 +95,17 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
 def front(
     families: Mapping[str, Sequence[Path]], others: Mapping[str, Point], x: str, y: str, goal: Point | None = None
 ) -> Figure:
-    """Methods in the plane of two metrics: a family of paths (an AUR over lam, for each alpha), single points for others.
+    """Methods in the plane of two metrics. A family is the paths of an AUR over lam, and others are single points.
 
-    The ends of a path are marked, a filled one where it starts. The dashed line is the Pareto front of everything; `goal`
-    is a point to beat. The lower panel is the part around the front.
+    The ends of a path are marked, and its start is filled. The dashed line is the Pareto front of everything. `goal` is a
+    point to beat. The lower panel is the part around the front.
     """
     best = pareto([*others.values(), *(point for paths in families.values() for path in paths for point in path)])
     figure = Figure(figsize=(WIDTH, 8.4 if best else 5.6))
     panels = figure.subplots(2 if best else 1, 1, squeeze=False)[:, 0]
     for axes in panels:
-        for (name, paths), colour, marker in zip(families.items(), cycle(COLOURS), cycle(MARKERS), strict=False):
-            for number, path in enumerate(paths):
-                axes.plot(*zip(*path, strict=True), color=colour, marker=".", ms=3, lw=1.1, alpha=0.8)
-                axes.plot(*path[0], color=colour, marker=marker, ms=7, lw=1.1, label="" if number else name)
-                axes.plot(*path[-1], marker=marker, ms=7, color=colour, mfc="white")
-        for name, point in others.items():
-            axes.plot(*point, marker="x", ms=6, mew=1.6, color=INK, ls="")
-            axes.annotate(name, point, (5, -3), textcoords="offset points", size=8, color=INK, annotation_clip=True)
+        _paths(axes, families)
+        _named(axes, others)
         if best:
             axes.plot(*zip(*best, strict=True), color=INK, lw=1.4, ls="--", drawstyle="steps-pre", label="front")
         if goal is not None:
@@ -127,9 +115,7 @@ def front(
     if best:
         panels[0].set_title("all", loc="left")
         panels[1].set_title("around the front", loc="left")
-        for limit, ends in zip((panels[1].set_xlim, panels[1].set_ylim), zip(*best, strict=True), strict=True):
-            room = 0.3 * (max(ends) - min(ends)) or 0.05 * abs(max(ends)) or 1.0
-            limit(min(ends) - room, max(ends) + room)
+        _close_up(panels[1], best)
     else:
         say_empty(panels[0])
     panels[-1].set_xlabel(x)
@@ -137,8 +123,35 @@ def front(
     return figure
 
 
+def _paths(axes: Axes, families: Mapping[str, Sequence[Path]]) -> None:
+    for (name, paths), colour, marker in zip(families.items(), cycle(COLOURS), cycle(MARKERS), strict=False):
+        for number, path in enumerate(paths):
+            axes.plot(*zip(*path, strict=True), color=colour, marker=".", ms=3, lw=1.1, alpha=0.8)
+            axes.plot(*path[0], color=colour, marker=marker, ms=7, lw=1.1, label="" if number else name)
+            axes.plot(*path[-1], marker=marker, ms=7, color=colour, mfc="white")
+
+
+def _named(axes: Axes, points: Mapping[str, Point]) -> None:
+    for name, point in points.items():
+        axes.plot(*point, marker="x", ms=6, mew=1.6, color=INK, ls="")
+        axes.annotate(name, point, (5, -3), textcoords="offset points", size=8, color=INK, annotation_clip=True)
+
+
+def _close_up(axes: Axes, points: Sequence[Point]) -> None:
+    """Show the part around the points."""
+    (left, right), (bottom, top) = (_with_room(ends) for ends in zip(*points, strict=True))
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+
+
+def _with_room(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of the values, with some room around them."""
+    room = 0.3 * (max(values) - min(values)) or 0.05 * abs(max(values)) or 1.0
+    return min(values) - room, max(values) + room
+
+
 def pareto(points: Sequence[Point]) -> list[Point]:
-    """Those that no other point beats in one way without losing in the other, by rising x."""
+    """The points that no other point beats in both coordinates, by rising x."""
     kept: list[Point] = []
     for point in sorted(points, reverse=True):
         if not kept or point[1] > kept[-1][1]:

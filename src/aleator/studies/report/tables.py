@@ -12,13 +12,12 @@ from scipy import stats
 
 from aleator.studies.methods import key_of
 from aleator.studies.records import PairedTest, Record
-from aleator.studies.report.cells import DASH, Cell, Shown, number
+from aleator.studies.report.cells import DASH, DOWN, UP, Cell, Shown, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["DASH", "DOWN", "UP", "Block", "Cell", "Picture", "Shown", "Table", "number"]
-UP, DOWN = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}"
 
 
 @dataclass(frozen=True)
