@@ -164,6 +164,18 @@ def test_the_reference_has_every_command_and_option(reference: Any) -> None:
         assert f"`--{option.replace('_', '-')}`" in page or f"`{option.upper()}`" in page, option
 
 
+def test_the_own_options_of_a_class_come_first(reference: Any) -> None:
+    named = re.findall(r"^\| `(\w+)` \|", reference.options(al.AUR), re.MULTILINE)
+    assert named[0] == "model"
+    assert named[-5:] == ["device", "seed", "recipe", "valid", "refit"]
+
+
+def test_docstrings_become_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    tool = _tool("docstrings", monkeypatch)
+    assert tool.as_markdown("r = <x_u, y_i>.\n\n>>> 1 + 1\n2") == "r = `<x_u, y_i>`.\n\n```pycon\n>>> 1 + 1\n2\n```"
+
+
 def test_a_record_of_a_benchmark_becomes_a_table_under_its_command(update: Any) -> None:
     rows = [
         {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import sys
 import textwrap
@@ -28,12 +29,13 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "tuning": "Tuning",
     "": "The rest",
 }
-OUTLINE = """::: aleator.{name}
+FIRST = ("fit", "recommend", "rerank", "score", "expectation", "uncertainty", "set_lam", "at", "save", "load")
+OUTLINE = """::: aleator.{path}
     options:
-      heading_level: 3
-      members: {members}
-      inherited_members: {members}
+      heading_level: {level}
+      members: false
       show_signature: {signature}
+      separate_signature: {signature}
 """
 
 
@@ -56,15 +58,35 @@ def api() -> str:
 
 
 def _entry(name: str, value: Any) -> str:
-    """One name. A model or an estimator has its methods under the base class, and its options in a table."""
+    """One name: its docstring, its options, its methods. Those of a model or an estimator stand under the base class."""
     import aleator
 
     bases = (aleator.Model, aleator.Estimator)
     base = next((b for b in bases if inspect.isclass(value) and issubclass(value, b) and value is not b), None)
     configurable = inspect.isclass(value) and dataclasses.is_dataclass(value) and hasattr(value, "paper")
-    members = inspect.isclass(value) and base is None
-    text = OUTLINE.format(name=name, members=str(members).lower(), signature=str(not configurable).lower())
-    return f"{text}\n{options(value, base)}" if configurable else text
+    signature = str(not configurable).lower()
+    parts = [OUTLINE.format(path=name, level=3, signature=signature)]
+    if configurable:
+        parts.append(options(value, base))
+    if inspect.isclass(value) and base is None:
+        parts += [OUTLINE.format(path=f"{name}.{method}", level=4, signature="true") for method in methods(value)]
+    return "\n".join(parts)
+
+
+def methods(kind: type) -> list[str]:
+    """The public methods and properties of a class that have a docstring: `FIRST`, then in the order of the source."""
+    found = dict.fromkeys(name for name in FIRST if hasattr(kind, name))
+    for base in kind.__mro__:
+        if base.__module__.split(".")[0] == "aleator":
+            found |= dict.fromkeys(name for name in vars(base) if not name.startswith("_"))
+    kinds = (property, functools.cached_property)
+    return [
+        name
+        for name in found
+        if (isinstance(value := inspect.getattr_static(kind, name), kinds) or callable(getattr(kind, name)))
+        and inspect.getdoc(value)
+        and not isinstance(value, type)
+    ]
 
 
 def options(kind: Any, base: Any = None) -> str:
@@ -73,7 +95,7 @@ def options(kind: Any, base: Any = None) -> str:
     hints, paper = typing.get_type_hints(kind), kind.paper
     same = {f.name: _default(f) for f in dataclasses.fields(base)} if base else {}
     rows = []
-    for field in reversed(dataclasses.fields(kind)):
+    for field in sorted(dataclasses.fields(kind), key=lambda f: _depth(kind, f.name)):
         if not field.init or (same.get(field.name) == _default(field) and field.name not in paper):
             continue
         other = f"`{paper[field.name]!r}`" if field.name in paper else ""
@@ -86,6 +108,11 @@ def options(kind: Any, base: Any = None) -> str:
     lines = ["| " + " | ".join(row[n].replace("|", "\\|") for n in columns) + " |" for row in rows]
     head = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     return "\n".join([f"Options of `{kind.__name__}`{more}:", "", *head, *lines, ""])
+
+
+def _depth(kind: type, name: str) -> int:
+    """How far up the class is that last declares a field: its own are at 0."""
+    return next(n for n, base in enumerate(kind.__mro__) if name in inspect.get_annotations(base))
 
 
 def _type(hint: Any) -> str:

@@ -77,15 +77,20 @@ def places(draw: bool = True) -> dict[str, str]:
         parts.append(f"## {dataset}, recipe {recipe}")
         for number, block in enumerate(study.show(records)):
             if isinstance(block, Table):
-                parts.append(f"{narrow(block).markdown()}\n\n{block.caption}")
+                parts.append(f"{narrow(block).markdown()}\n\n{caption(block.caption)}")
                 continue
             file = f"{place}-{dataset}-{recipe}-{number}.png"
             if draw:
                 block.figure.savefig(FIGURES / file, dpi=110)
-            parts.append(f"![{block.alt}](../figures/{file})\n\n{block.caption}")
+            parts.append(f"![{block.alt}](../figures/{file})\n\n{caption(block.caption)}")
         made_by = reporting.obtained_by(records)
         parts.append(f'<details markdown="1"><summary>Commands and machines</summary>\n\n{made_by}\n\n</details>')
     return {place: "\n\n".join(parts) for place, parts in found.items()}
+
+
+def caption(text: str) -> str:
+    """What to see in a table or figure, set apart from the text of the page."""
+    return f'<div class="caption" markdown="1">\n\n{text}\n\n</div>'
 
 
 def narrow(table: Table) -> Table:
