@@ -144,7 +144,8 @@ def test_every_page_stands_in_the_navigation() -> None:
 def test_the_reference_has_every_public_name_and_option(reference: Any) -> None:
     page = reference.api()
     for name in al.__all__:
-        assert f"::: aleator.{name}\n" in page, name
+        assert f"      heading: al.{name}\n" in page, name
+    assert "::: aleator.models.graft.graft.graft\n" in page  # the function: the name alone means its package
     assert "| `self_exclude` | bool | `True` | `False` |" in page
     assert "| `lam` | float or `'auto'` | `'auto'` |" in page
 

@@ -27,11 +27,13 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "data": "Data",
     "evaluation": "Evaluation",
     "tuning": "Tuning",
-    "": "The rest",
+    "": "Errors and version",
 }
 FIRST = ("fit", "recommend", "rerank", "score", "expectation", "uncertainty", "set_lam", "at", "save", "load")
-OUTLINE = """::: aleator.{path}
+OUTLINE = """::: {path}
     options:
+      heading: {heading}
+      toc_label: {heading}
       heading_level: {level}
       members: false
       show_signature: {signature}
@@ -65,11 +67,15 @@ def _entry(name: str, value: Any) -> str:
     base = next((b for b in bases if inspect.isclass(value) and issubclass(value, b) and value is not b), None)
     configurable = inspect.isclass(value) and dataclasses.is_dataclass(value) and hasattr(value, "paper")
     signature = str(not configurable).lower()
-    parts = [OUTLINE.format(path=name, level=3, signature=signature)]
+    path = f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else f"aleator.{name}"
+    parts = [OUTLINE.format(path=path, heading=f"al.{name}", level=3, signature=signature)]
     if configurable:
         parts.append(options(value, base))
     if inspect.isclass(value) and base is None:
-        parts += [OUTLINE.format(path=f"{name}.{method}", level=4, signature="true") for method in methods(value)]
+        parts += [
+            OUTLINE.format(path=f"{path}.{method}", heading=method, level=4, signature="true")
+            for method in methods(value)
+        ]
     return "\n".join(parts)
 
 
