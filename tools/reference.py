@@ -97,7 +97,8 @@ def methods(kind: type) -> list[str]:
 
 def options(kind: Any, base: Any = None) -> str:
     """The options of a class as a table, its own first, without those that it has unchanged from `base`."""
-    said = dict(pair for each in reversed(kind.__mro__) for pair in _said(each))
+    ours = [each for each in reversed(kind.__mro__) if each.__module__.split(".")[0] == "aleator"]
+    said = dict(pair for each in ours for pair in meanings(inspect.getsource(each)))
     hints, paper = typing.get_type_hints(kind), kind.paper
     same = {f.name: _default(f) for f in dataclasses.fields(base)} if base else {}
     rows = []
@@ -138,11 +139,9 @@ def _default(field: dataclasses.Field[Any]) -> str:
     return "required"
 
 
-def _said(kind: type) -> Iterator[tuple[str, str]]:
-    """What the source says of each field of a class: a comment on its line, or a text below it."""
-    if kind.__module__.split(".")[0] != "aleator":
-        return
-    source = textwrap.dedent(inspect.getsource(kind))
+def meanings(source: str) -> Iterator[tuple[str, str]]:
+    """What the source of a class says of each field: a comment on its line, or a text below it."""
+    source = textwrap.dedent(source)
     lines = source.splitlines()
     body = typing.cast(ast.ClassDef, ast.parse(source).body[0]).body
     for place, part in enumerate(body):
