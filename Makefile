@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench wheel clean
+.PHONY: help demo test lint format bench docs wheel clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -37,8 +37,15 @@ bench: $(VENV)/ready  ## the benchmarks of this machine's size, in a few minutes
 	$(BIN)/aleator bench memory --users 5000 --items 3000 --estimator-dim 256
 	$(BIN)/aleator bench growth --users 1024 --items 2048 --pairs 16384 --doublings 1 --dim 64 --sampled-items 512
 
+$(VENV)/docs: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/docs  ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 wheel: $(VENV)/ready  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel
 
 clean:  ## forget the environment and what was built
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,10 @@
 """Write the figures of README.md and of docs/ anew: tables and pictures from results/, the demo by running it.
 
-python tools/update.py           tables, and the pictures of docs/performance.md
+python tools/update.py           all tables, and the pictures of docs/figures
 python tools/update.py --demo    the demo's printed table and picture too (about a minute)
+
+Each table stands between a pair of markers, `<!-- name -->` and `<!-- /name -->`. What stands outside of them is written
+by hand, and stays. Each study has a page of its own, docs/results/NAME.md.
 """
 
 from __future__ import annotations
@@ -27,14 +30,15 @@ from common import _short  # noqa: E402
 from aleator.studies.paper.main import SHOWN  # noqa: E402
 from aleator.studies.paper.main import STUDY as MAIN  # noqa: E402
 from aleator.studies.report import report as reporting  # noqa: E402
-from aleator.studies.report.tables import DASH, Table, figure_of, seeds_of  # noqa: E402
+from aleator.studies.report.tables import DASH, Cell, Table, figure_of, seeds_of  # noqa: E402
 
 JOINT = ("ml-100k", "adressa", "coat")
 PERFORMANCE = ROOT / "docs" / "performance.md"
-RESULTS = ROOT / "docs" / "results.md"
+RESULTS = ROOT / "docs" / "results"
+FIGURES = ROOT / "docs" / "figures"
 PICTURES = {
-    "time_to_quality h200": "![Recall@20 on validation by seconds of training](time_to_quality.png)",
-    "growth cpu": "![Seconds and memory by the number of users, of items and of pairs](growth.png)",
+    "time_to_quality h200": "![Recall@20 on validation by seconds of training](figures/time_to_quality.png)",
+    "growth cpu": "![Seconds and memory by the number of users, of items and of pairs](figures/growth.png)",
 }
 TABLED = ("benchmark", "rows", "machine", "versions", "command", "points", "curves")  # all else is told in words
 OWN = ("--json", "--plot", "--data-root")  # options that name a place on somebody's machine
@@ -54,40 +58,57 @@ def rows(file: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (ROOT / "results" / file).read_text().splitlines()]
 
 
-def main_table(datasets: Sequence[str] = ("yelp2018", "adressa")) -> str:
-    """The three models bare and under AUR for each dataset and recipe."""
-    lines = [
-        "| dataset, recipe | | R@20 | R@50 | tail absolute R@50 | tail relative R@50 |",
-        "|---|---|---|---|---|---|",
-    ]
-    for dataset in datasets:
-        found = MAIN.rows(ROOT / "results", dataset)
-        for recipe in ("ours", "paper"):
-            name = f"{dataset}, {recipe}" + (" (chosen on the **test** part)" if recipe == "paper" else "")
-            for method, runs in seeds_of([row for row in found if row["recipe"] == recipe]).items():
-                cells = [str(figure_of(runs, *shown) or DASH) for shown in SHOWN]
-                lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
+def main_table(dataset: str = "yelp2018") -> str:
+    """The three models bare and under AUR, recipe ours."""
+    lines = ["| | R@20 | R@50 | tail absolute R@50 | tail relative R@50 |", "|---|---|---|---|---|"]
+    found = MAIN.rows(ROOT / "results", dataset)
+    for method, runs in seeds_of([row for row in found if row["recipe"] == "ours"]).items():
+        cells = [str(figure_of(runs, *shown) or DASH) for shown in SHOWN]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def places(draw: bool = True) -> dict[str, str]:
-    """What belongs between the markers of docs/results.md, one pair a study, such as "main" or "beyond-front"."""
+    """What belongs on the page of each study, such as "main" or "beyond-front"."""
     found: dict[str, list[str]] = {}
     for study, dataset, recipe, records in reporting.sections(ROOT / "results"):
         place = f"{study.name}-{study.part}" if study.part else study.name
         parts = found.setdefault(place, [])
-        parts.append(f"### {dataset}, recipe {recipe}")
+        parts.append(f"## {dataset}, recipe {recipe}")
         for number, block in enumerate(study.show(records)):
             if isinstance(block, Table):
-                parts.append(f"{block.markdown()}\n\n{block.caption}")
+                parts.append(f"{narrow(block).markdown()}\n\n{caption(block.caption)}")
                 continue
-            file = f"figures/{place}-{dataset}-{recipe}-{number}.png"
+            file = f"{place}-{dataset}-{recipe}-{number}.png"
             if draw:
-                (ROOT / "docs" / "figures").mkdir(exist_ok=True)
-                block.figure.savefig(ROOT / "docs" / file, dpi=110)
-            parts.append(f"![{block.alt}]({file})\n\n{block.caption}")
-        parts.append(reporting.obtained_by(records))
+                block.figure.savefig(FIGURES / file, dpi=110)
+            parts.append(f"![{block.alt}](../figures/{file})\n\n{caption(block.caption)}")
+        made_by = reporting.obtained_by(records)
+        parts.append(f'<details markdown="1"><summary>Commands and machines</summary>\n\n{made_by}\n\n</details>')
     return {place: "\n\n".join(parts) for place, parts in found.items()}
+
+
+def caption(text: str) -> str:
+    """What to see in a table or figure, set apart from the text of the page."""
+    return f'<div class="caption" markdown="1">\n\n{text}\n\n</div>'
+
+
+def narrow(table: Table) -> Table:
+    """The same table with each published figure, and the difference from it, below our own figure."""
+    names = list(table.columns)
+    beside = [n for n, name in enumerate(names) if name == "published" and names[n + 1 : n + 2] == ["difference"]]
+    if len(beside) < 2:  # there is room for one
+        return table
+    dropped = {m for n in beside for m in (n, n + 1)}
+
+    def cell(row: Sequence[Cell], n: int) -> Cell:
+        if n + 1 not in beside or row[n + 1] is None:
+            return row[n]
+        own = f"{row[n]:.4f}" if isinstance(row[n], float) else row[n]
+        return f"{own}<br><small>published {row[n + 1]:.4f}, {row[n + 2]}</small>"
+
+    kept = [n for n in range(len(names)) if n not in dropped]
+    return Table([names[n] for n in kept], [[cell(row, n) for n in kept] for row in table.rows], table.caption)
 
 
 def seeds_table(files: list[str]) -> str:
@@ -194,9 +215,9 @@ def pictures() -> None:
     if records := found.get(
         "growth cpu"
     ):  # the first is the widest; lines of different worlds do not go on one another
-        growth.plot(records[0]["points"], ROOT / "docs" / "growth.png")
+        growth.plot(records[0]["points"], FIGURES / "growth.png")
     if runs := curves(found.get("time_to_quality h200", [])):
-        time_to_quality.plot(runs, ROOT / "docs" / "time_to_quality.png")
+        time_to_quality.plot(runs, FIGURES / "time_to_quality.png")
 
 
 def curves(records: list[dict[str, Any]]) -> list[time_to_quality.Run]:
@@ -222,14 +243,14 @@ def demo() -> None:
     split, note = demo.open_world(None)
     made = demo.run(split, al.MF(), al.AUR(al.MF()), note)
     put(ROOT / "README.md", "demo", f"```text\n{made.table()}\n```")
-    figures.lam_curve(made.aur.curve, made.aur.lam_used).savefig(ROOT / "docs" / "lam_curve.png", dpi=120)
+    figures.lam_curve(made.aur.curve, made.aur.lam_used).savefig(FIGURES / "lam_curve.png", dpi=120)
 
 
 def update() -> None:
     put(ROOT / "README.md", "results", main_table())
     for place, text in places().items():
-        put(RESULTS, place, text)
-    put(RESULTS, "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
+        put(RESULTS / f"{place}.md", place, text)
+    put(RESULTS / "variants.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
     for place, text in performance().items():
         put(PERFORMANCE, place, text)
     pictures()

@@ -1,6 +1,12 @@
 """Aleator: recommendation with aleatoric uncertainty."""
 
-from aleator.aur import AUR
+from aleator.threads import wait_passively
+
+wait_passively()  # before anything loads PyTorch
+
+# ruff: noqa: E402
+
+from aleator.aur import AUR, Joint
 from aleator.aur.loading import load_model
 from aleator.data.catalog import load_dataset
 from aleator.data.formats import read, write
@@ -50,6 +56,7 @@ __all__ = [
     "GraphFilter",
     "Interactions",
     "ItemKNN",
+    "Joint",
     "LightGCN",
     "MLPEstimator",
     "Model",

@@ -1,4 +1,4 @@
-"""A fitted thing on disk: a folder with `manifest.json` and `tensors.safetensors`, written whole or not at all.
+"""A fitted recommender on disk: a folder with `manifest.json` and `tensors.safetensors`, written whole or not at all.
 
 Loading runs no code: the manifest is JSON and the tensors are safetensors.
 """
@@ -21,7 +21,7 @@ from torch import Tensor
 from aleator.data.interactions import Array, Interactions, Vocabulary
 from aleator.errors import AleatorError, require
 
-FORMAT = 1
+FORMAT = 2
 _AGAIN = "give a folder that was written by save"
 Path_ = str | os.PathLike[str]
 
@@ -56,7 +56,7 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
 
 
 def check_target(folder: Path_) -> None:
-    """Whether a model may be written there, so that nobody learns it after the training."""
+    """Refuse a place where no model can be written, so that nobody learns it after the training."""
     target = Path(folder)
     if target.exists():
         require(
@@ -70,7 +70,7 @@ def check_target(folder: Path_) -> None:
 
 
 def _is_model(folder: Path) -> bool:
-    """Whether a folder holds a model and nothing else, so that replacing it loses nothing of somebody's."""
+    """Whether a folder holds a model and nothing else, so that replacing it loses nobody's files."""
     try:
         ours = "format" in json.loads((folder / "manifest.json").read_text())
         return ours and {file.name for file in folder.iterdir()} <= {"manifest.json", "tensors.safetensors"}
@@ -79,16 +79,39 @@ def _is_model(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path_) -> dict[str, Any]:
-    """The manifest of a folder."""
+    """The manifest of a folder, as this version writes it."""
     source = Path(folder)
     require((source / "manifest.json").is_file(), f"'{source}' is no model folder", _AGAIN)
     try:
         manifest: dict[str, Any] = json.loads((source / "manifest.json").read_text())
         written = manifest["format"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
+        if written == 1:
+            manifest = upgrade(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise damaged(folder, error) from None
-    require(written == FORMAT, f"'{source}' has format {written}", f"this version of aleator reads format {FORMAT}")
+    known = written in (1, FORMAT)
+    require(known, f"'{source}' has format {written}", f"this version of aleator reads formats 1 and {FORMAT}")
     return manifest
+
+
+def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of format 1 as format 2. That does not hold options without an effect, and joint training is one."""
+    options = dict(manifest["options"])
+    if manifest["kind"] == "AUR":
+        model, on = options["model"], options.pop("joint")
+        names = {"weights": "joint_weights", "lr": "joint_lr", "clip": "joint_clip", "max_epochs": "joint_epochs"}
+        joint = {name: options.pop(old) for name, old in names.items()}
+        options["joint"] = joint if on else None
+        options["model"] = model | {"options": _with_effect(model["options"])}
+    return manifest | {"format": 2, "options": _with_effect(options)}
+
+
+def _with_effect(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a model without those that its solver or backbone does not use."""
+    of_adam = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negatives")
+    unused = {"als": of_adam, "adam": ("iterations",), "mf": ("layers",)}
+    chosen = options.get("solver") or options.get("backbone")
+    return {name: value for name, value in options.items() if name not in unused.get(str(chosen), ())}
 
 
 def read(folder: Path_) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -1,13 +1,90 @@
-"""What a device has: free memory, and whether it is fast at bfloat16."""
+"""Devices: which one is used, what it has, and how much work it is given at a time."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 
 import torch
 
 from aleator.errors import AleatorError, require
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is held or done at a time. Larger blocks keep a GPU busy; smaller ones fit the cache of a CPU."""
+
+    score_bytes: int  # bytes of a block of scores and its copies, in ranking and evaluation
+    monitored_users: int  # users who are evaluated while something trains
+    loss_pairs: int  # pairs of a block of the estimator's loss
+    sampled_items: int  # items that a batch of the estimator is trained on; twice as many are taken whole
+    added_rows: int  # rows of a table that are summed over histories at a time
+    product_numbers: int  # numbers that are multiplied one by one at a time
+    least_squares_numbers: int  # numbers of the padded normal equations of a batch
+    gram_numbers: int  # numbers of a block of the items' Gram matrix
+    calibration_scores: int  # scores that a map onto the label's scale is fitted on at a time
+    pmf_scores: int  # scores of a block of PMF's loss
+    expomf_pairs: int  # pairs whose exposure ExpoMF infers at a time
+    ease_copies: int  # copies of the item-item matrix that EASE holds while it inverts it
+    dense_share: float  # share of entries other than 0 from which a dense item-item matrix is faster
+
+
+BUDGETS = {
+    "cpu": Budget(
+        score_bytes=256 << 20,
+        monitored_users=4_000,
+        loss_pairs=1 << 20,
+        sampled_items=2048,
+        added_rows=1 << 11,
+        product_numbers=1 << 19,
+        least_squares_numbers=1 << 20,
+        gram_numbers=1 << 24,
+        calibration_scores=1 << 23,
+        pmf_scores=1 << 21,
+        expomf_pairs=1 << 20,
+        ease_copies=3,
+        dense_share=1 / 8,
+    ),
+    "cuda": Budget(
+        score_bytes=4 << 30,
+        monitored_users=10_000,
+        loss_pairs=1 << 29,
+        sampled_items=1 << 17,
+        added_rows=1 << 30,
+        product_numbers=1 << 26,
+        least_squares_numbers=1 << 26,
+        gram_numbers=1 << 28,
+        calibration_scores=1 << 28,
+        pmf_scores=1 << 27,
+        expomf_pairs=1 << 27,
+        ease_copies=4,
+        dense_share=1 / 256,
+    ),
+}
+
+
+def budget(device: torch.device) -> Budget:
+    """The budget of a kind of device."""
+    return BUDGETS[device.type]
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device of that name. "auto" is the GPU where there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise _no_device(name) from None
+    if device.type not in BUDGETS:
+        raise _no_device(name)
+    return device
+
+
+def _no_device(name: str) -> AleatorError:
+    return AleatorError(f"there is no device '{name}' here", "use device auto or cpu")
 
 
 def free_memory(device: torch.device) -> int:
@@ -19,11 +96,19 @@ def free_memory(device: torch.device) -> int:
         with open("/proc/meminfo") as lines:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
+        return _all_memory()
+
+
+def _all_memory() -> int:
+    """Bytes of the machine, where the system does not say how many are free."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
 
 
 def require_memory(needed: int, device: torch.device, what: str) -> None:
-    """An error where `what` needs more than there is, with how much."""
+    """Refuse `what` where it needs more memory than is free, and say how much."""
     have = free_memory(device)
     require(
         needed <= have,
@@ -34,20 +119,6 @@ def require_memory(needed: int, device: torch.device, what: str) -> None:
 
 @cache
 def fast_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 natively; elsewhere it is slower than float32."""
+    """Whether this CPU multiplies bfloat16 natively. On others bfloat16 is slower than float32."""
     names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(bool(getattr(torch.cpu, name, bool)()) for name in names)
-
-
-def resolve_device(name: str) -> torch.device:
-    """ "auto" is the GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-        if device.type not in ("cpu", "cuda"):
-            raise RuntimeError
-    except (RuntimeError, AssertionError):
-        raise AleatorError(f"there is no device '{name}' here", "use device auto or cpu") from None
-    return device

@@ -1,4 +1,4 @@
-"""Options as dataclass fields: named once, typed once, checked by name and by type, remembered as given."""
+"""Options: dataclass fields that are checked by name and by type, the ranges to search them in, and named classes."""
 
 from __future__ import annotations
 
@@ -6,60 +6,84 @@ import copy
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from aleator.errors import AleatorError, unknown_name
+from aleator.errors import AleatorError, require, unknown_name
 
 
 class Configurable:
-    """Base of everything with options.
+    """Base of everything that has options.
 
-    Subclasses are `@dataclass(kw_only=True, eq=False, repr=False)`; each field is an option. `paper` holds the values
-    that the paper's released program uses, for `recipe="paper"`.
+    Subclasses are `@dataclass(kw_only=True, eq=False, repr=False)`, and each field is an option. `paper` holds the
+    values of the paper's released program, for recipe "paper". `ranges` says where `aleator tune` searches, and
+    `paper_ranges` where it does under recipe "paper".
     """
 
     paper: ClassVar[dict[str, Any]] = {}
-    given: dict[str, Any]
+    ranges: ClassVar[Ranges] = {}
+    paper_ranges: ClassVar[Ranges] = {}
+
+    given: dict[str, Any]  # the options that were given, to the constructor or by `with_defaults`
+    offered: frozenset[str]  # those of them that `with_defaults` gave: they need not have an effect
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         hints = typing.get_type_hints(cls)
-        known = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
+        known = cls.option_names()
         for name, value in options.items():
             if name not in known:
                 raise unknown_name(f"option of {cls.__name__}", name, known)
-            _check(cls.__name__, name, value, hints[name])
+            _check_type(cls.__name__, name, value, hints[name])
         self = super().__new__(cls)
-        self.given = dict(options)
+        self.given, self.offered = dict(options), frozenset()
         return self
 
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """The names of all options."""
+        return [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        """Check the options. Subclasses call this first."""
+
+    def unused(self) -> Mapping[str, str]:
+        """Options that have no effect beside the other options, each with the reason."""
+        return {}
+
+    def refuse_unused(self) -> None:
+        """Refuse an option that was given and has no effect."""
+        for name, reason in self.unused().items():
+            told = f"option {name} of {type(self).__name__} has no effect {reason}"
+            require(name not in self.given or name in self.offered, told, "leave it out")
+
     def options(self) -> dict[str, Any]:
-        """Every option with its value."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init and f.kw_only}  # type: ignore[arg-type]
+        """Every option that has an effect, with its value. What was given by position is not among them."""
+        fields = [field for field in dataclasses.fields(self) if field.init and field.kw_only]  # type: ignore[arg-type]
+        unused = self.unused()
+        return {field.name: getattr(self, field.name) for field in fields if field.name not in unused}
 
     def to_manifest(self) -> dict[str, Any]:
-        """Kind and options, as a registry builds it from."""
+        """Class and options, from which a registry builds it again."""
         return {"kind": type(self).__name__, "options": self.options()}
 
     def with_defaults(self, **defaults: Any) -> Self:
-        """A copy, with `defaults` for those options that were not given."""
-        known = {f.name for f in dataclasses.fields(self) if f.init}  # type: ignore[arg-type]
+        """A copy that takes `defaults` for those options that it has and that were not given."""
+        offered = {name: defaults[name] for name in self.option_names() if name in defaults and name not in self.given}
         made = copy.copy(self)
-        made.given = {**{k: v for k, v in defaults.items() if k in known}, **self.given}
+        made.given = {**offered, **self.given}
+        made.offered = self.offered | offered.keys()
         for name, value in made.given.items():
             setattr(made, name, value)
         made.__post_init__()
         return made
-
-    def __post_init__(self) -> None:
-        """Check the options."""
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({shown})"
 
 
-def _check(owner: str, name: str, value: Any, hint: Any) -> None:
+def _check_type(owner: str, name: str, value: Any, hint: Any) -> None:
     if not _matches(value, hint):
         raise AleatorError(f"option {name} of {owner} is {value!r}", f"it takes {_words(hint)}")
 
@@ -74,7 +98,9 @@ def _words(hint: Any) -> str:
         return " or ".join(map(repr, typing.get_args(hint)))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(_words(arg) for arg in typing.get_args(hint))
-    return "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint))
+    if hint is type(None):
+        return "nothing"
+    return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
 def _matches(value: Any, hint: Any) -> bool:
@@ -93,7 +119,7 @@ def _matches(value: Any, hint: Any) -> bool:
 
 @dataclass(frozen=True)
 class Between:
-    """A number from low to high; `log` where ratios matter, `whole` where it is an integer."""
+    """A number from low to high. `log` says that ratios matter, `whole` that it is an integer."""
 
     low: float
     high: float
@@ -112,13 +138,14 @@ class Among:
 
 
 Ranges = dict[str, Between | Among]
-
-
 T = TypeVar("T", bound=Configurable)
 
 
 class Registry(Generic[T]):
-    """Classes by the name that is typed, and by the class name that is saved; those `unnamed` by the latter alone."""
+    """Classes by the name that a person types, and by the class name that a model folder holds.
+
+    Those `unnamed` are found by their class name alone.
+    """
 
     def __init__(self, kind: str, *unnamed: type[T], **classes: type[T]) -> None:
         self.kind, self.unnamed, self.classes = kind, unnamed, classes

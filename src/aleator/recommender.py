@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy
@@ -17,16 +17,20 @@ from aleator.batches import Histories, Users
 from aleator.data.frames import to_frame
 from aleator.data.interactions import Interactions, check_ids
 from aleator.data.splits import Split
-from aleator.data.tail import Tail
-from aleator.device import resolve_device
+from aleator.data.tail import DEFAULT_TAIL
+from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require
+from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.top import best, blocks
+from aleator.recipe import Recipe, RecipeName, recipe_of
+from aleator.training.loop import Log
 from aleator.version import __version__
 
-_MONITORED_USERS = {"cpu": 4_000, "cuda": 10_000}
-Recipe = Literal["ours", "paper"]
+if TYPE_CHECKING:
+    from aleator.models.cache import ModelCache
+
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -36,23 +40,34 @@ class Recommender(Configurable, ABC):
 
     device: str = "auto"
     seed: int = 0
-    recipe: Recipe = "ours"  # "paper": the released program's options, and its choices made on the test part
-    valid: float = 0.1  # share of train that is carved for validation where a split has none
-    refit: bool = True  # fit anew on train and validation together once the choices are made
+    recipe: RecipeName = "ours"  # "paper": the released program's options, and its choices made on the test part
+    valid: float = 0.1  # share of train that is held out for validation, where a split has no validation part
+    refit: bool = True  # whether to fit again on train and validation together once the choices are made
 
     data: Interactions | None = field(default=None, init=False)  # what it was fitted on
-    notes: list[str] = field(default_factory=list, init=False)  # what a person should know of the fit
+    log: Log | None = field(default=None, init=False)  # of its training, where it trains in epochs
+    notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
+    _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
         require(0 < self.valid < 1, f"valid is {self.valid}", "give a share between 0 and 1")
-        if self.recipe == "paper":
+        if self.conventions.paper_options:
             for name, value in self.paper.items():
                 setattr(self, name, self.given.get(name, value))
+        self.refuse_unused()
+
+    @property
+    def conventions(self) -> Recipe:
+        """The conventions that the option `recipe` names."""
+        return recipe_of(self.recipe)
 
     @abstractmethod
-    def fit(self, data: Split | Interactions) -> Self:
-        """Fit on a split (its test part is not touched) or on bare interactions."""
+    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+        """Fit on a split, whose test part is not touched, or on bare interactions.
+
+        A `cache` keeps what models learned, for several fits on the same pairs.
+        """
 
     @abstractmethod
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
@@ -66,18 +81,12 @@ class Recommender(Configurable, ABC):
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """The inverse of `pack`."""
 
-    def choose_on(self, split: Split) -> tuple[Interactions, Interactions]:
-        """What is fitted on, and the held-out pairs that choices are made on."""
-        if self.recipe == "ours":
-            part = split.carve(self.valid, self.seed)
-            return part.train, part.valid
-        require(len(split.test) > 0, "recipe paper chooses on the test part and there is none", "give a Split")
-        return split.everything, split.test
-
-    @property
-    def monitored_users(self) -> int | None:
-        """How many users are looked at while something trains; None for all."""
-        return None if self.recipe == "paper" else _MONITORED_USERS[self.torch_device.type]
+    def hold_out(
+        self, fitted: Interactions, held: Interactions, *, tail: Tensor | None = None, times: int = 1
+    ) -> HeldOut:
+        """Held-out pairs that choices are made on: of all users, or of `times` as many as the device can watch."""
+        most = None if self.conventions.checks_everyone else times * budget(self.torch_device).monitored_users
+        return HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most, seed=self.seed)
 
     @property
     def torch_device(self) -> torch.device:
@@ -93,10 +102,9 @@ class Recommender(Configurable, ABC):
     @property
     def histories(self) -> Histories:
         """The training interactions on the device, uploaded once."""
-        kept: tuple[Interactions, Histories] | None = getattr(self, "_histories", None)
-        if kept is None or kept[0] is not self.fitted:
-            kept = self._histories = (self.fitted, Histories(self.fitted.csr, self.torch_device))
-        return kept[1]
+        if self._uploaded is None or self._uploaded[0] is not self.fitted:
+            self._uploaded = self.fitted, Histories(self.fitted.csr, self.torch_device)
+        return self._uploaded[1]
 
     def users(self, who: Who) -> Users:
         """A batch from external ids, or from {name: [item ids]} for users who are only a history."""
@@ -199,7 +207,7 @@ class Recommender(Configurable, ABC):
     @property
     def tail_mask(self) -> Tensor:
         """[n_items] which items are tail."""
-        return torch.from_numpy(Tail.mass(0.5).mask(self.fitted.popularity)).to(self.torch_device)
+        return torch.from_numpy(DEFAULT_TAIL.mask(self.fitted.popularity)).to(self.torch_device)
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         """What is told of each recommended item ([B, k] dense ids, -1 for none): [B, k] a column."""

@@ -1,16 +1,19 @@
-"""Datasets by name or path, and recommenders from settings: what the command line and the studies share."""
+"""Recommenders from settings, such as those of a config file: what the command line, tuning and the studies share."""
 
 from __future__ import annotations
 
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from aleator.aur import AUR
+from aleator.aur.aur import AUR
+from aleator.aur.joint import Joint
 from aleator.data.tail import Tail
-from aleator.errors import AleatorError, require
+from aleator.errors import AleatorError, require, unknown_name
 from aleator.models import MODELS
-from aleator.recommender import Recipe, Recommender
+from aleator.recipe import RecipeName
+from aleator.recommender import Recommender
 from aleator.uncertainty import ESTIMATORS
 
 
@@ -45,27 +48,52 @@ def build(
     settings: dict[str, Any],
     *,
     with_uncertainty: bool,
-    recipe: Recipe,
+    recipe: RecipeName,
     estimator: str | None = None,
     **common: Any,
 ) -> Recommender:
-    """An AUR, or a bare model, with `common` options (seed, device, max_epochs) where nothing else was set."""
-    options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
-    for table in ("model", "estimator"):
-        require(
-            isinstance(settings.get(table, {}), dict), f"'{table}' is no table of options", f"write {table}.name=value"
-        )
-    given_common = {name: value for name, value in common.items() if value is not None}
-    given_common |= {name: options.pop(name) for name in ("seed", "device", "valid", "refit") if name in options}
-    kind = MODELS[model]
-    expectation = kind(**settings.get("model", {})).with_defaults(**given_common)
+    """An AUR, or a bare model. `common` options (seed, device, max_epochs) hold where nothing else was set.
+
+    `settings` holds the options of AUR, and the tables `model`, `estimator` and `joint`. `joint = true` is joint training
+    with its default options.
+    """
+    of_model, of_estimator, joint, options = _tables(settings)
+    shared = {name: value for name, value in common.items() if value is not None}
+    shared |= {name: options.pop(name) for name in ("seed", "device", "valid", "refit") if name in options}
+    expectation = MODELS[model](**of_model).with_defaults(recipe=recipe, **shared)
     if not with_uncertainty:
-        unused = [*options, *(f"estimator.{name}" for name in settings.get("estimator", {}))]
+        unused = [*options, *(f"estimator.{name}" for name in of_estimator)]
+        unused += [] if joint is None else ["joint"]
         unused += [] if estimator is None else ["estimator"]
         require(not unused, f"without uncertainty the option {unused[0] if unused else ''} has no effect", "drop it")
-        return expectation.with_defaults(recipe=recipe)
+        return expectation
     if isinstance(options.get("tail"), str):
         options["tail"] = Tail.parse(options["tail"])
-    uncertain = ESTIMATORS[estimator or "factor"](**settings.get("estimator", {})).with_defaults(**given_common)
-    own = {("joint_epochs" if name == "max_epochs" else name): value for name, value in given_common.items()}
+    if joint is not None:
+        shared_epochs = {name: shared[name] for name in ("max_epochs",) if name in shared}
+        options["joint"] = _joint(shared_epochs | joint)
+    uncertain = ESTIMATORS[estimator or "factor"](**of_estimator).with_defaults(**shared)
+    own = {name: value for name, value in shared.items() if name != "max_epochs"}
     return AUR(expectation, estimator=uncertain, **{"recipe": recipe, **own, **options})
+
+
+def _tables(
+    settings: dict[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None, dict[str, Any]]:
+    """The options of the model, of the estimator, of joint training (None without it), and the rest."""
+    options = dict(settings)
+    joint = options.pop("joint", False)
+    if isinstance(joint, bool):
+        joint = {} if joint else None
+    for name, table in (("model", options.get("model", {})), ("estimator", options.get("estimator", {}))):
+        require(isinstance(table, dict), f"'{name}' is no table of options", f"write {name}.name=value")
+    require(joint is None or isinstance(joint, dict), "'joint' is no table of options", "write joint=true or joint.lr=0.001")
+    return options.pop("model", {}), options.pop("estimator", {}), joint, options
+
+
+def _joint(options: dict[str, Any]) -> Joint:
+    known = [field.name for field in fields(Joint)]
+    for name in options:
+        if name not in known:
+            raise unknown_name("option of Joint", name, known)
+    return Joint(**options)

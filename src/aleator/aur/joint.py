@@ -1,77 +1,114 @@
 """AUR-J: the model and the estimator trained together, by the one loss of both.
 
-The paper reports that this is unstable: the loss rewards a variance that vanishes where the model fits, which then
-weighs these pairs ever more. Three things keep it in bounds: both start from what they learned one after the other, a
-floor under the variance (the objective's `floor`) bounds the weight of a pair, and gradients are clipped.
+The paper reports that this is unstable. The loss rewards a variance that vanishes where the model fits, which then
+weighs these pairs ever more. Three things keep it in bounds. Both start from what they learned one after the other. A
+floor under the variance (the objective's `floor`) bounds the weight of a pair. Gradients are clipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.errors import require
 from aleator.models.base import Model
-from aleator.training.loop import Log, Trainer
+from aleator.training.loop import Log, Loop, trainable
+from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
 
+_STEPS = 16  # of an epoch
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Joint:
-    """The joint loss sum w ((r - Y)^2 / (e^s + floor) + beta s + gamma s^2), over model and estimator.
+    """Options of joint training (AUR-J).
 
-    w is `positive` on observed pairs (times their weight) and `negative` on the others.
+    `weights` says what observed and other pairs weigh: alpha and 1 ("estimator"), or 1 and mu ("model"). `clip` is the
+    largest norm of a gradient.
     """
 
-    model: Model
-    estimator: Estimator
-    objective: Objective
-    positive: float
-    negative: float
+    weights: Literal["estimator", "model"] = "estimator"
+    lr: float = 1e-3
+    clip: float = 1.0
+    max_epochs: int = 100
 
-    def train(
-        self,
-        histories: Histories,
-        trainer: Trainer,
-        check: Callable[[], float] | None,
-    ) -> Log:
-        """From where both are, in place."""
-        parameters = [*self.model.parameters(), *self.estimator.parameters()]
-        for parameter in parameters:
-            parameter.requires_grad_()
+    def __post_init__(self) -> None:
+        require(self.weights in ("estimator", "model"), f"weights is {self.weights!r}", "give 'estimator' or 'model'")
+        require(
+            min(self.lr, self.clip, self.max_epochs) > 0,
+            "an option of joint training is not positive",
+            "give numbers above 0",
+        )
 
-        def published() -> float:
-            with torch.no_grad():
-                self.model.publish()
-                assert check is not None
-                return check()
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
-        def loss(users: Users, draw: torch.Generator) -> Tensor:
-            return self.loss(users, self.estimator.sample(histories.n_items, draw))
 
-        log = trainer.fit(parameters, loss, histories, published if check else None)
-        for parameter in parameters:
-            parameter.requires_grad_(False).grad = None
-        with torch.no_grad():
-            self.model.publish()
-        return log
+def check_joint(model: Model, objective: Objective) -> None:
+    """Refuse what cannot be trained jointly."""
+    kind = type(model).__name__
+    require(model.trains_jointly, f"{kind} cannot be trained jointly", "use MF, LightGCN or MultVAE")
+    require(model.calibrate == "none", f"{kind} is calibrated, which joint training undoes", "drop calibrate")
+    require(objective.floor > 0, "joint training without a floor diverges", "give a floor above 0")
 
-    def loss(self, users: Users, items: Tensor | None) -> Tensor:
-        """Summed over the users and all items, or estimated from the `items` (sorted)."""
-        self.model.publish()
-        n_items = self.model.fitted.n_items
-        others = self.objective.pairs(self.model.score_block(users, items), self.estimator.log_variance(users, items))
-        free = torch.ones_like(others, requires_grad=False)
-        if items is None:
-            free[users.row, users.item] = 0
-        else:
-            place = torch.searchsorted(items, users.item).clamp_max(len(items) - 1)
-            inside = items[place] == users.item
-            free[users.row[inside], place[inside]] = 0
-        observed = self.objective.pairs(self.model.score_pairs(users) - 1, self.estimator.observed(users))
-        up = self.negative * (1 if items is None else n_items / len(items))
-        return up * (free * others).sum() + self.positive * (users.weight * observed).sum()
+
+def learn_jointly(
+    joint: Joint, model: Model, estimator: Estimator, objective: Objective, histories: Histories, stop: Stop, seed: int
+) -> Log:
+    """Train the model and the estimator together from where they are, in place."""
+    observed, other = (objective.alpha, 1.0) if joint.weights == "estimator" else (1.0, model.mu)
+    parameters = [*model.parameters(), *estimator.parameters()]
+    loop = Loop(
+        max_epochs=joint.max_epochs,
+        batch_size=histories.batch_size(_STEPS),
+        lr=joint.lr,
+        device=histories.device,
+        clip=joint.clip,
+        from_start=stop.metric is not None,
+        seed=seed,
+        label="joint training",
+    )
+
+    def loss(users: Users, draw: torch.Generator) -> Tensor:
+        items = estimator.sample(histories.n_items, draw)
+        return joint_loss(model, estimator, objective, users, items, observed=observed, other=other)
+
+    with trainable(parameters):
+        log = loop.minimise(loss, parameters, histories, stop)
+    with torch.no_grad():
+        model.publish()
+    return log
+
+
+def joint_loss(
+    model: Model,
+    estimator: Estimator,
+    objective: Objective,
+    users: Users,
+    items: Tensor | None = None,
+    *,
+    observed: float = 1.0,
+    other: float = 1.0,
+) -> Tensor:
+    """sum w ((r - Y)^2 / (e^s + floor) + beta s + gamma s^2) over the users and all items, in model and estimator.
+
+    w is `observed` on observed pairs (times their weight) and `other` on the others. With `items` (sorted) the sum over
+    the others is estimated from these.
+    """
+    model.publish()
+    others = objective.pairs(model.score_block(users, items), estimator.log_variance(users, items))
+    free = torch.ones_like(others, requires_grad=False)
+    if items is None:
+        free[users.row, users.item] = 0
+    else:
+        place = torch.searchsorted(items, users.item).clamp_max(len(items) - 1)
+        inside = items[place] == users.item
+        free[users.row[inside], place[inside]] = 0
+    pairs = objective.pairs(model.score_pairs(users) - 1, estimator.observed(users))
+    up = other * (1 if items is None else model.fitted.n_items / len(items))
+    return up * (free * others).sum() + observed * (users.weight * pairs).sum()

@@ -1,9 +1,9 @@
 """Expectations of the observed pairs by a model that did not see them.
 
-The residual of a pair that a model was fitted to understates the noise. Where the model knows a closed form it leaves the
-pair out of the user's side: the history, or the user's least squares. What the model learned of the items saw the pair
-all the same. Cross-fitting leaves it out of all: the model is fitted again without each of a few random parts of the
-pairs in turn, and predicts the part that was left out (Chernozhukov et al., 2018).
+The residual of a pair that a model was fitted to understates the noise. Some models have a closed form that leaves the
+pair out of the user's side: out of the history, or out of the user's least squares. What such a model learned about the
+items still saw the pair. Cross-fitting leaves the pair out of everything. It splits the pairs into a few random parts,
+fits the model again without each part in turn, and predicts that part (Chernozhukov et al., 2018).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import copy
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
@@ -24,9 +25,9 @@ _FOLDS = 5
 
 
 class OutOfSample:
-    """The expectations of a fitted model; those of the pairs it was fitted on as if it had not been.
+    """The expectations of a fitted model, where those of observed pairs are out of sample.
 
-    In closed form where the model has one, unless `cross_fit`.
+    They come in closed form where the model has one, unless `cross_fit`.
     """
 
     def __init__(self, model: Model, cross_fit: bool = False) -> None:
@@ -44,7 +45,7 @@ class OutOfSample:
 
 
 @torch.no_grad()
-def _closed_form(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]] | None:
+def _closed_form(model: Model) -> NDArray[np.float32] | None:
     """[n_pairs] in the order of the CSR."""
     found, rows = [], model.histories
     size, _ = blocks(rows.n_users, rows.n_items, rows.device)
@@ -57,10 +58,10 @@ def _closed_form(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]] |
 
 
 @torch.no_grad()
-def _cross_fitted(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def _cross_fitted(model: Model) -> NDArray[np.float32]:
     require(
         not model.frozen,
-        f"{type(model).__name__} was fitted elsewhere and cannot be fitted again without some pairs",
+        f"{type(model).__name__} was fitted elsewhere and cannot be fitted again on other pairs",
         "use residuals in-sample",
     )
     data, matrix = model.fitted, model.fitted.csr
@@ -69,19 +70,18 @@ def _cross_fitted(model: Model) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     key = user.astype(np.int64) * data.n_items + matrix.indices
     row = np.searchsorted(key, data.user.astype(np.int64) * data.n_items + data.item)  # of each pair in the CSR
     values = np.zeros(len(fold), np.float32)
-    epochs = None if model.log is None else max(model.log.best_epoch, 1)
+    epochs = None if model.log is None else model.log.epochs
     for left_out in range(_FOLDS):
         other = copy.copy(model)
-        other.__dict__.pop("train", None)  # a search may have put it out of use
         with torch.enable_grad():
-            other.train(data.take(fold[row] != left_out), epochs=epochs)
+            other.fit_pairs(data.take(fold[row] != left_out), epochs=epochs)
         mask = fold == left_out
         held = sp.csr_matrix((np.ones(mask.sum()), (user[mask], matrix.indices[mask])), matrix.shape)
         values[mask] = _scores(other, Histories(held, model.torch_device))
     return values
 
 
-def _scores(model: Model, held: Histories) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def _scores(model: Model, held: Histories) -> NDArray[np.float32]:
     """The expectations of held-out pairs, in the order of their CSR."""
     found = []
     size, _ = blocks(held.n_users, held.n_items, held.device)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from aleator.progress import quiet as set_quiet
-from aleator.recommender import Recipe
+from aleator.recipe import RecipeName
 
 DATASET = Annotated[
     str, typer.Argument(help="A catalogue name, a file of interactions, or a folder made by `aleator data split`.")
@@ -27,7 +27,7 @@ SET = Annotated[
 CONFIG = Annotated[Path | None, typer.Option(help="A TOML file of options, with tables named model and estimator.")]
 MIN_RATING = Annotated[float | None, typer.Option(help="Keep ratings of at least this (files only).")]
 RECIPE = Annotated[
-    Recipe, typer.Option(help="ours, or paper: the released program's protocol, chosen on the test part.")
+    RecipeName, typer.Option(help="ours, or paper: the released program's protocol, chosen on the test part.")
 ]
 TAIL = Annotated[str | None, typer.Option(help="What is tail: mass:0.5, count:56 or items:0.85.")]
 

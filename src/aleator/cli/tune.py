@@ -16,7 +16,7 @@ from aleator.aur.choice import Select
 from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, show_json, show_table
 from aleator.data.opening import open_dataset
 from aleator.errors import require
-from aleator.recommender import Recipe
+from aleator.recipe import RecipeName
 from aleator.tuning import search as tuning
 from aleator.tuning.trials import ENOUGH
 
@@ -106,7 +106,7 @@ def _fit(
     model: str,
     uncertainty: bool,
     estimator: str,
-    recipe: Recipe,
+    recipe: RecipeName,
     seed: int,
     max_epochs: int | None,
     out: Path,

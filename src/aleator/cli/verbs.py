@@ -31,8 +31,7 @@ from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import require
 from aleator.evaluation.protocols import evaluate as run_evaluate
-from aleator.evaluation.report import Empty
-from aleator.recommender import Recipe
+from aleator.recipe import Empty, RecipeName
 
 MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
 DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -103,7 +102,7 @@ def evaluate(
     k: Annotated[list[int] | None, typer.Option(help="Cut-off; repeatable. 20 and 50 by default.")] = None,
     empty: Annotated[Empty | None, typer.Option(help="Users without a relevant item: skip or zero.")] = None,
     lam: Annotated[float | None, typer.Option(help="Blend at this lam instead of the chosen one.")] = None,
-    recipe: Annotated[Recipe | None, typer.Option(help="ours or paper; that of the model by default.")] = None,
+    recipe: Annotated[RecipeName | None, typer.Option(help="ours or paper; that of the model by default.")] = None,
     device: DEVICE = "auto",
     min_rating: MIN_RATING = None,
     quiet: QUIET = False,

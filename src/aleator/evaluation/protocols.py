@@ -7,8 +7,8 @@ tail_relative   tail items are candidates, the test items in the tail are releva
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,23 +22,46 @@ from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import require
 from aleator.evaluation.metrics import METRICS, gini
-from aleator.evaluation.report import Empty, Report
+from aleator.evaluation.report import Report
 from aleator.progress import progress
 from aleator.ranking.top import best, blocks
+from aleator.recipe import Empty, RecipeName, recipe_of
 
 PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
 
 
 class Scorer(Protocol):
-    """What can be evaluated: it scores batches of users and knows what it was fitted on."""
+    """What can be evaluated. Every recommender can."""
 
     @property
-    def fitted(self) -> Interactions: ...
+    def fitted(self) -> Interactions:
+        """The interactions it was fitted on."""
+
     @property
-    def histories(self) -> Histories: ...
+    def histories(self) -> Histories:
+        """The same on its device."""
+
     @property
-    def torch_device(self) -> torch.device: ...
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor: ...
+    def torch_device(self) -> torch.device:
+        """Where it computes."""
+
+    @property
+    def recipe(self) -> RecipeName:
+        """The recipe it was fitted under."""
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        """[B, n_items], or [B, len(items)] for the dense ids `items`."""
+
+    def top(
+        self,
+        users: Users,
+        k: int,
+        *,
+        seen: Users | None,
+        candidates: Sequence[Tensor | None] = (None,),
+        chunk: int | None = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The k best items of each set of candidates, as `ranking.top.best` gives them."""
 
 
 def evaluate(
@@ -48,93 +71,151 @@ def evaluate(
     tail: Tail | None = None,
     k: int | Sequence[int] = (20, 50),
     empty: Empty | None = None,
-    recipe: Literal["ours", "paper"] | None = None,
+    recipe: RecipeName | None = None,
     memory: int | None = None,
 ) -> Report:
-    """Metrics of `model` on the test part of `split`, for each user with a test item.
+    """Evaluate `model` on the test part of `split`, for each user with a test item, under the three protocols.
 
-    Train and validation items of a user are never candidates; items that were never trained on are, and count where they
-    are in the test. `empty` says what a user without a relevant item is under the tail protocols: left out ("skip"), or
-    0 ("zero", what the paper's released program does). `recipe="paper"` takes that and the program's tail cut.
+    Train and validation items of a user are never candidates. Items that were never trained on are candidates, and
+    count where they are in the test part.
+
+    `k` are the cut-offs. `tail` says which items are tail; by default the recipe says so. `empty` says what a user
+    without a relevant item is under the tail protocols: left out ("skip"), or 0 ("zero", as in the paper's released
+    program). `recipe` is that of the model by default; "paper" takes the released program's tail cut and policy. A block
+    of scores stays within `memory` bytes.
     """
-    require(isinstance(split, Split), f"a {type(split).__name__} has no test part", "give a Split")
-    require(len(split.test) > 0, "the split has no test part", "split with test above 0")
-    k = (k,) if isinstance(k, int) else k
-    recipe = recipe or getattr(model, "recipe", "ours")
-    for name, value, known in (("recipe", recipe, ("ours", "paper")), ("empty", empty, ("skip", "zero", None))):
-        require(value in known, f"{name} is {value!r}", f"give one of {', '.join(filter(None, known))}")
-    require(len(k) > 0 and min(k) >= 1, f"k is {tuple(k)}", "give cut-offs of at least 1")
-    seen, device = split.everything, model.torch_device
-    if tail is None:
-        tail = split.paper_tail if recipe == "paper" and split.paper_tail is not None else Tail.mass(0.5)
-    empty = empty or ("zero" if recipe == "paper" else "skip")
-    cuts = sorted(set(k))
-    in_tail = torch.from_numpy(tail.mask(seen.popularity)).to(device)
-    link = _Link(model, seen, device)
-    leaked = link.trained_on(split.test)
-    require(
-        leaked == 0,
-        f"the model was trained on {leaked} of the {len(split.test)} test pairs",
-        "fit it on the train part of this split",
-    )
-    seen_rows, test_rows = Histories(seen.csr, device), Histories(split.test.csr, device)
-    who = (test_rows.size > 0).nonzero().squeeze(1)
-    found: dict[str, list[Tensor]] = {}
-    shown = {cut: torch.zeros(seen.n_items, dtype=torch.int64, device=device) for cut in cuts}
-    size, chunk = blocks(len(who), seen.n_items, device, memory)
-    with torch.no_grad(), progress("evaluating", len(who)) as bar:
-        for index in pieces(who, size):
-            test = test_rows.batch(index)
-            lists = link.top(
-                link.users(index), max(cuts), seen=seen_rows.batch(index), candidates=[None, in_tail], chunk=chunk
-            )
-            everything, only_tail = (items for _, items in lists)
-            tail_test = in_tail[test.item]
-            hits = _hits(everything, test, seen.n_items)
-            hits_relative = _hits(only_tail, test, seen.n_items)
-            n_tail = torch.bincount(test.row[tail_test], minlength=len(index))
-            at_tail = in_tail[everything] & (everything >= 0)
-            for name, hit, relevant in (
-                ("overall", hits, test.size),
-                ("tail_absolute", hits & at_tail, n_tail),
-                ("tail_relative", hits_relative, n_tail),
-            ):
-                for metric, function in METRICS.items():
-                    for cut in cuts:
-                        value = function(hit, relevant, cut)
-                        if empty == "skip":
-                            value = value.masked_fill(relevant == 0, torch.nan)
-                        found.setdefault(f"{name} {metric}@{cut}", []).append(value)
-            for cut in cuts:
-                top = everything[:, :cut]
-                shown[cut] += torch.bincount(top[top >= 0], minlength=seen.n_items)
-            bar.advance(len(index))
-    per_user: dict[str, dict[str, NDArray[np.float64]]] = {p: {} for p in PROTOCOLS}
-    for key, values in found.items():
-        protocol, _, metric = key.partition(" ")
-        per_user[protocol][metric] = torch.cat(values).cpu().numpy()
-    popularity = torch.from_numpy(seen.popularity).to(device)
-    untrained = split.test.item[seen.popularity[split.test.item] == 0]
+    cuts = _check(split, k, empty)
+    conventions, seen = recipe_of(recipe or model.recipe), split.everything
+    tail, empty = tail or conventions.tail(split), empty or conventions.empty
+    in_tail = torch.from_numpy(tail.mask(seen.popularity)).to(model.torch_device)
+    lists = _Lists(model, split, in_tail, cuts, memory)
+    with torch.no_grad():
+        per_user = _per_user(lists, empty)
     return Report(
-        users=seen.users.decode(who.cpu().numpy()),
+        users=seen.users.decode(lists.who.cpu().numpy()),
         per_user=per_user,
-        lists={name: value for cut in cuts for name, value in _lists(shown[cut], cut, popularity, in_tail).items()},
+        lists=lists.described(),
         about={
             "dataset": split.name,
-            "recipe": recipe,
+            "recipe": conventions.name,
+            "model_recipe": model.recipe,
             "empty": empty,
             "tail": str(tail),
             "tail_cut": tail.cut(seen.popularity),
             "tail_items": tail.describe(seen.popularity),
-            "users": len(who),
+            "users": len(lists.who),
             "test_pairs": len(split.test),
             "test": split.test.fingerprint,
-            "chosen_on_test": getattr(model, "recipe", "ours") == "paper",
-            "users_without_history": int((seen_rows.size[who] == 0).sum()),
-            "untrained_items": len(np.unique(untrained)),
-            "untrained_pairs": len(untrained),
+            "chosen_on_test": recipe_of(model.recipe).on_test,
+            "users_without_history": int((lists.seen.size[lists.who] == 0).sum()),
+            **_untrained(split),
         },
     )
+
+
+def _check(split: Split, k: int | Sequence[int], empty: Empty | None) -> list[int]:
+    """The cut-offs, ascending, once all that a caller can get wrong is checked."""
+    require(isinstance(split, Split), f"a {type(split).__name__} has no test part", "give a Split")
+    require(len(split.test) > 0, "the split has no test part", "split with test above 0")
+    require(empty in ("skip", "zero", None), f"empty is {empty!r}", "give one of skip, zero")
+    cuts = (k,) if isinstance(k, int) else tuple(k)
+    require(len(cuts) > 0 and min(cuts) >= 1, f"k is {cuts}", "give cut-offs of at least 1")
+    return sorted(set(cuts))
+
+
+def _untrained(split: Split) -> dict[str, int]:
+    """How many items of the test part were never trained on, and how many test pairs they have."""
+    items = split.test.item[split.everything.popularity[split.test.item] == 0]
+    return {"untrained_items": len(np.unique(items)), "untrained_pairs": len(items)}
+
+
+class _Batch(NamedTuple):
+    """Users, with whether each listed item is a test item ([B, K]) and how many test items they have ([B])."""
+
+    hits: Tensor  # among the best of all items
+    hits_in_tail: Tensor  # the same, of tail items alone
+    hits_of_tail: Tensor  # among the best of the tail items
+    relevant: Tensor
+    relevant_in_tail: Tensor
+
+
+class _Lists:
+    """The best items of every user with a test item, a batch at a time, and how often each item is listed."""
+
+    def __init__(self, model: Scorer, split: Split, in_tail: Tensor, cuts: list[int], memory: int | None) -> None:
+        seen, device = split.everything, model.torch_device
+        self.link = _Link(model, seen, device)
+        leaked = self.link.trained_on(split.test)
+        require(
+            leaked == 0,
+            f"the model was trained on {leaked} of the {len(split.test)} test pairs",
+            "fit it on the train part of this split",
+        )
+        self.in_tail, self.cuts, self.n_items = in_tail, cuts, seen.n_items
+        self.seen, self.test = Histories(seen.csr, device), Histories(split.test.csr, device)
+        self.who = (self.test.size > 0).nonzero().squeeze(1)
+        self.popularity = torch.from_numpy(seen.popularity).to(device)
+        self.shown = {cut: torch.zeros(seen.n_items, dtype=torch.int64, device=device) for cut in cuts}
+        self.size, self.chunk = blocks(len(self.who), seen.n_items, device, memory)
+
+    def __iter__(self) -> Iterator[_Batch]:
+        with progress("evaluating", len(self.who)) as bar:
+            for index in pieces(self.who, self.size):
+                yield self._batch(index)
+                bar.advance(len(index))
+
+    def _batch(self, index: Tensor) -> _Batch:
+        candidates = [None, self.in_tail]
+        found = self.link.top(
+            self.link.users(index), max(self.cuts), seen=self.seen.batch(index), candidates=candidates, chunk=self.chunk
+        )
+        (_, everything), (_, only_tail) = found
+        for cut, shown in self.shown.items():
+            top = everything[:, :cut]
+            shown += torch.bincount(top[top >= 0], minlength=self.n_items)
+        test = self.test.batch(index)
+        hits = _hits(everything, test, self.n_items)
+        return _Batch(
+            hits=hits,
+            hits_in_tail=hits & self.in_tail[everything] & (everything >= 0),
+            hits_of_tail=_hits(only_tail, test, self.n_items),
+            relevant=test.size,
+            relevant_in_tail=torch.bincount(test.row[self.in_tail[test.item]], minlength=len(index)),
+        )
+
+    def described(self) -> dict[str, float]:
+        """What the lists are like, whatever the test says."""
+        found: dict[str, float] = {}
+        for cut, shown in self.shown.items():
+            total = max(int(shown.sum()), 1)
+            found |= {
+                f"coverage@{cut}": float((shown > 0).double().mean()),
+                f"gini@{cut}": gini(shown),
+                f"popularity@{cut}": float((shown * self.popularity).sum() / total),
+                f"tail_share@{cut}": float(shown[self.in_tail].sum() / total),
+            }
+        return found
+
+
+def _per_user(lists: _Lists, empty: Empty) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Each metric of each user under each protocol; NaN for a user who is skipped."""
+    found: dict[str, dict[str, list[Tensor]]] = {protocol: {} for protocol in PROTOCOLS}
+    for batch in lists:
+        for protocol, hits, relevant in (
+            ("overall", batch.hits, batch.relevant),
+            ("tail_absolute", batch.hits_in_tail, batch.relevant_in_tail),
+            ("tail_relative", batch.hits_of_tail, batch.relevant_in_tail),
+        ):
+            for metric, function in METRICS.items():
+                for cut in lists.cuts:
+                    value = function(hits, relevant, cut)
+                    if empty == "skip":
+                        value = value.masked_fill(relevant == 0, torch.nan)
+                    found[protocol].setdefault(f"{metric}@{cut}", []).append(value)
+    return {
+        protocol: {metric: torch.cat(values).cpu().numpy() for metric, values in metrics.items()}
+        for protocol, metrics in found.items()
+    }
 
 
 def _hits(items: Tensor, test: Users, n_items: int) -> Tensor:
@@ -145,17 +226,6 @@ def _hits(items: Tensor, test: Users, n_items: int) -> Tensor:
         return torch.zeros_like(items, dtype=torch.bool)
     place = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
     return (keys[place] == wanted) & (items >= 0)
-
-
-def _lists(shown: Tensor, cut: int, popularity: Tensor, in_tail: Tensor) -> dict[str, float]:
-    """What the lists of the first `cut` are like, whatever the test says."""
-    total = max(int(shown.sum()), 1)
-    return {
-        f"coverage@{cut}": float((shown > 0).double().mean()),
-        f"gini@{cut}": gini(shown),
-        f"popularity@{cut}": float((shown * popularity).sum() / total),
-        f"tail_share@{cut}": float(shown[in_tail].sum() / total),
-    }
 
 
 class _Link:
@@ -198,16 +268,12 @@ class _Link:
         return Users(self.user[index], batch.row, batch.item, batch.weight, batch.size)
 
     def top(self, users: Users, k: int, **options: Any) -> list[tuple[Tensor, Tensor]]:
-        """The best items of each set of candidates, by the model's own fast way where it has one."""
-        fast = getattr(self.model, "top", None)
-        if self.same and fast is not None:
-            lists: list[tuple[Tensor, Tensor]] = fast(users, k, **options)
-            return lists
+        """The best items of each set of candidates."""
+        if self.same:
+            return self.model.top(users, k, **options)
         return best(self._score, users, k, self.n_items, **options)
 
     def _score(self, users: Users, items: Tensor | None) -> Tensor:
-        if self.same:
-            return self.model.score_block(users, items)
         wanted = self.item if items is None else self.item[items]
         scores = self.model.score_block(users, wanted.clamp_min(0))
         return scores.masked_fill(wanted < 0, -torch.inf)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aleator.errors import require
 from aleator.evaluation.significance import Comparison, compare
-
-Empty = Literal["skip", "zero"]
+from aleator.recipe import recipe_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +51,8 @@ class Report:
     def conventions(self) -> str:
         """The line that makes a tail figure mean something."""
         empty = "skipped" if self.about["empty"] == "skip" else "counted as 0"
-        label = " [recipe paper: its tail cut and its policy]" if self.about["recipe"] == "paper" else ""
-        if self.about["chosen_on_test"]:
-            label = " [recipe paper: chosen on the test part]"
+        cuts = f" [recipe {self.about['recipe']}: its tail cut and its policy]" if self.about["recipe"] != "ours" else ""
+        label = recipe_of(self.about["model_recipe"]).warning or cuts
         return f"tail: {self.about['tail_items']}; users without a tail test item are {empty}{label}"
 
     def __str__(self) -> str:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-
-_CELLS = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of the padded gather and the normal matrices of one batch
+from aleator.device import budget
 
 
 def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
@@ -58,7 +57,7 @@ def _alike(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
     lengths = size.tolist()
     first = 0
     while first < len(lengths) and lengths[first] > 0:
-        count = max(_CELLS[factors.device.type] // (dim * (lengths[first] + dim)), 1)
+        count = max(budget(factors.device).least_squares_numbers // (dim * (lengths[first] + dim)), 1)
         index = order[first : first + count]
         index = index[rows.size[index] > 0]
         yield index, rows.batch(index)

@@ -1,4 +1,4 @@
-"""Fast paths over ragged histories: sums, products at the observed pairs, exact least squares for many users at once."""
+"""Fast paths over ragged histories: sums over each history, and inner products at the observed pairs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Users, pieces
+from aleator.device import BUDGETS, budget
 
-_CELLS = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of the padded gather and the normal matrices of one batch
-_PAIRS = {"cpu": 1 << 19, "cuda": 1 << 26}  # numbers that are multiplied one by one at a time
 _NARROW = 256  # dimensions
-_BAGS = {"cpu": 1 << 11, "cuda": 1 << 30}  # rows that are summed at a time; fresh memory is slow on a CPU
 
 
 @cache
 def triton_kernels() -> Any:
     """The kernels for a GPU, or None where Triton is not installed."""
     try:
-        from aleator.kernels import triton as triton_kernels
+        from aleator.kernels import triton
     except ImportError:
         return None
-    return triton_kernels
+    return triton
 
 
 def history_sum(table: Tensor, users: Users, weight: Tensor) -> Tensor:
@@ -74,7 +72,7 @@ def _add_bags(into: Tensor, table: Tensor, index: Tensor, edges: Tensor, weight:
     if into.is_cuda and triton_kernels() is not None:
         triton_kernels().add_bags(into, table, index, edges, weight)
         return
-    step = _BAGS[into.device.type]
+    step = budget(into.device).added_rows
     ends = [*edges[::step].tolist(), len(index)] if len(into) > step else [0, len(index)]
     for first, (a, b) in zip(range(0, len(into), step), pairwise(ends), strict=False):
         part = into[first : first + step]
@@ -87,7 +85,7 @@ def row_dots(a: Tensor, b: Tensor) -> Tensor:
     if a.is_cuda and triton_kernels() is not None:
         dots: Tensor = triton_kernels().row_dots(a, b)
         return dots
-    size = max(_PAIRS[a.device.type] // a.shape[1], 1)
+    size = max(budget(a.device).product_numbers // a.shape[1], 1)
     return torch.cat([(x * y).sum(1) for x, y in zip(pieces(a, size), pieces(b, size), strict=True)])
 
 
@@ -128,7 +126,7 @@ def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
     """<p_row, q_item> of each pair, [n]; `row` ascends."""
     if not p.is_cuda and len(item) <= len(p) * len(q):  # a sparse matrix has no more places than cells
         return _sampled_product(p, torch.bincount(row, minlength=len(p)), q, item)
-    size = max(_PAIRS["cuda"] // p.shape[1], 1)
+    size = max(BUDGETS["cuda"].product_numbers // p.shape[1], 1)
     parts = zip(pieces(row, size), pieces(item, size), strict=True)
     return torch.cat([torch.einsum("nd,nd->n", p[rows], q[items]) for rows, items in parts])
 

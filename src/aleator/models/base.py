@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -13,79 +12,164 @@ from torch import Tensor
 from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
-from aleator.errors import require
+from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.ragged import pair_products
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
-from aleator.options import Ranges
+from aleator.models.factors import FactorTable
 from aleator.recommender import Recommender, as_split
 from aleator.training.loop import Log
+from aleator.training.stop import Stop
+
+if TYPE_CHECKING:
+    from aleator.models.cache import ModelCache
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Model(Recommender):
     """An estimate of the expectation r_ui, on the scale of the label (0 to 1).
 
-    `mu` is the weight, or the share kept, of the unobserved pairs. `calibrate` is the monotone map from raw scores onto
-    the label's scale; models that are on it by themselves need none.
+    `mu` is the weight of the unobserved pairs, or the share of them that is kept. `calibrate` maps raw scores onto the
+    label's scale by a monotone map. Models that are on that scale by themselves need none.
     """
 
     mu: float = 0.1
     calibrate: Calibrate = "none"
 
-    log: Log | None = field(default=None, init=False)
     map: Map | None = field(default=None, init=False)
+    _table: FactorTable | None = field(default=None, init=False)
 
-    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are saved
-    facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes that are
+    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are saved, beside those of a table of factors
+    facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes that are saved
     personalises: ClassVar[bool] = True  # whether scores differ between users
+    scores_are_products: ClassVar[bool] = True  # whether scores are inner products, where there is a table of factors
     trains_jointly: ClassVar[bool] = False  # whether AUR-J can train it, by its `parameters`
-    frozen: ClassVar[bool] = False  # whether it was fitted elsewhere, and cannot be fitted again
-    ranges: ClassVar[Ranges] = {}  # where `aleator tune` searches
-    paper_ranges: ClassVar[Ranges] = {}  # and with recipe "paper"
+    frozen: ClassVar[bool] = False  # whether it was fitted elsewhere and cannot be fitted again
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
+
+    # What a model file writes
+
+    @abstractmethod
+    def learn(self, stop: Stop) -> None:
+        """Learn from the pairs in `self.fitted`. What trains in epochs ends as `stop` says."""
 
     @property
     def stops_early(self) -> bool:
         """Whether the number of epochs is chosen on held-out pairs."""
         return False
 
-    @abstractmethod
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        """Learn from `self.fitted`; where training stops early it does so on `check`, or after `epochs` without it."""
+    def raw_factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
+        """[B, dim] and [n_items, dim] whose inner products are the raw scores; None where there are none."""
+        if self._table is None or not self.scores_are_products:
+            return None
+        return self._table.rows(users, self.fold_in), self._table.items
 
-    @abstractmethod
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """Scores before calibration, [B, n_items] or [B, len(items)]; a tensor that the caller may write into."""
+        """Scores before calibration, [B, n_items] or [B, len(items)], in a tensor that the caller may write into."""
+        factors = self.raw_factors(users)
+        assert factors is not None, "a model without factors writes its own raw_block"
+        x, y = factors
+        return x @ (y if items is None else y[items]).T
 
     def raw_pairs(self, users: Users) -> Tensor:
         """The same for each item of each history, [n]."""
-        return self.raw_block(users)[users.row, users.item]
+        factors = self.raw_factors(users)
+        return self.raw_block(users)[users.row, users.item] if factors is None else pair_products(*factors, users)
+
+    def fold_in(self, users: Users) -> Tensor:
+        """[B, dim] the factors of newcomers, from their histories."""
+        return self.table.fold_in(users, self.histories)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """The expectation of each item of each history without that pair in the history, [n]; None where that takes
-        fitting again."""
+        """The expectation of each item of each history as if the history did not have that item, [n].
+
+        None where it takes another fit.
+        """
         return None
 
     def parameters(self) -> list[Tensor]:
-        """What is trained; `publish` then makes scores of it."""
+        """What gradients train. `publish` then makes scores of it."""
         return []
 
     def publish(self) -> None:
         """Make what scores are computed from out of the parameters."""
 
-    def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
-        """Learn from `data` and calibrate."""
-        self.data, self.map = data, None
-        self.learn(check, epochs)
-        with torch.no_grad():
-            self.map = self.fit_map(check)
+    # What every model does
 
-    def fit_map(self, check: HeldOut | None) -> Map | None:
+    @property
+    def table(self) -> FactorTable:
+        """The factors of users and items, of a model that has them."""
+        if self._table is None:
+            raise AleatorError(f"this {type(self).__name__} has no factors", "fit it first, if it is a factor model")
+        return self._table
+
+    @table.setter
+    def table(self, table: FactorTable) -> None:
+        self._table = table
+
+    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+        split, recipe = as_split(data), self.conventions
+        chooses = self.stops_early or not self.refit
+        fitted, held = recipe.parts(split, self.valid, self.seed) if chooses else (split.everything, None)
+        if held is None or not self.stops_early:
+            self.fit_or_recall(cache, fitted)
+            return self
+        self.fit_or_recall(cache, fitted, self.hold_out(fitted, held))
+        if recipe.refits and self.refit:
+            chosen = self.log
+            self.fit_or_recall(cache, split.everything, epochs=chosen.epochs if chosen else None)
+            self.log = chosen
+        return self
+
+    def fit_or_recall(
+        self,
+        cache: ModelCache | None,
+        data: Interactions,
+        held_out: HeldOut | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        """`fit_pairs`, or where the cache holds the result of the same fit, that result."""
+        if cache is None:
+            self.fit_pairs(data, held_out, epochs)
+        else:
+            cache.fit_pairs(self, data, held_out, epochs)
+
+    def fit_pairs(self, data: Interactions, held_out: HeldOut | None = None, epochs: int | None = None) -> None:
+        """Learn from exactly these pairs, then calibrate.
+
+        What trains in epochs stops early on the pairs `held_out`; without them it runs for `epochs`.
+        """
+        self.data, self.map = data, None
+        metric = None if held_out is None else lambda: self._recall(held_out)
+        self.learn(Stop(metric, epochs))
+        with torch.no_grad():
+            self.publish()
+            self.map = self.fit_map(held_out)
+            self.absorb_map()
+
+    def _recall(self, held_out: HeldOut) -> float:
+        """The mean Recall@20 on held-out pairs, while the model trains."""
+        with torch.no_grad():
+            self.publish()
+            overall, _ = held_out.recall(lambda users: [self.score_block(users)])
+        return float(overall.mean())
+
+    def fit_map(self, held_out: HeldOut | None) -> Map | None:
         """The map of raw scores onto the label's scale, fitted on training pairs."""
         return fit_map(samples(self.raw_block, self.histories, self.mu, self.seed), self.calibrate, self.torch_device)
+
+    def absorb_map(self) -> None:
+        """Make a linear map part of the factors, where scores are inner products."""
+        if self.map is not None and self.calibrate == "linear" and self._table is not None and self.scores_are_products:
+            self.table.absorb(self.map)
+            self.map = None
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
+        """[B, dim] and [n_items, dim] whose inner products are the scores; None where they are no inner products."""
+        return self.raw_factors(users) if self.map is None else None
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         scores = self.raw_block(users, items)
@@ -96,35 +180,21 @@ class Model(Recommender):
         scores = self.raw_pairs(users)
         return scores if self.map is None else self.map(scores)
 
-    def fit(self, data: Split | Interactions) -> Self:
-        split = as_split(data)
-        fitted, held = self.choose_on(split) if self.stops_early or not self.refit else (split.everything, None)
-        if not self.stops_early or held is None:
-            self.train(fitted)
-            return self
-        self.train(fitted, HeldOut(fitted, held, self.torch_device, most_users=self.monitored_users, seed=self.seed))
-        if self.recipe == "ours" and self.refit:
-            chosen = self.log
-            self.train(split.everything, epochs=max(chosen.best_epoch, 1) if chosen else None)
-            self.log = chosen
-        return self
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learned, by the names that it is saved under."""
+        of_table = {} if self._table is None else self._table.tensors()
+        return of_table | {name: getattr(self, name) for name in self.learned}
 
-    def checker(self, check: HeldOut | None) -> Callable[[], float] | None:
-        """The mean Recall@20 on held-out pairs, as a trainer wants it."""
-        if check is None:
-            return None
-
-        def recall() -> float:
-            with torch.no_grad():
-                self.publish()
-                overall, _ = check.recall(lambda users: [self.score_block(users)])
-            return float(overall.mean())
-
-        return recall
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `tensors`."""
+        if "user_factors" in tensors:
+            self.table = FactorTable(tensors["user_factors"], tensors["item_factors"])
+        for name in self.learned:
+            setattr(self, name, tensors[name])
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         about = {name: getattr(self, name) for name in self.facts}
-        tensors = {f"model.{name}": getattr(self, name) for name in self.learned}
+        tensors = {f"model.{name}": value for name, value in self.tensors().items()}
         if self.map is not None:
             tensors |= {"model.map.x": self.map.x, "model.map.y": self.map.y}
         return about | {"notes": self.notes, "log": None if self.log is None else self.log.to_dict()}, tensors
@@ -133,7 +203,6 @@ class Model(Recommender):
         self.log, self.notes = None if learned["log"] is None else Log(**learned["log"]), learned["notes"]
         for name in self.facts:
             setattr(self, name, learned[name])
-        for name in self.learned:
-            setattr(self, name, tensors[f"model.{name}"])
-        if "model.map.x" in tensors:
-            self.map = Map(tensors["model.map.x"], tensors["model.map.y"])
+        mine = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+        self.map = Map(mine.pop("map.x"), mine.pop("map.y")) if "map.x" in mine else None
+        self.set_tensors(mine)

@@ -11,25 +11,26 @@ from torch.nn import functional as F
 
 from aleator.batches import Users
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import pair_products
+from aleator.models.base import Model
 from aleator.models.calibration import Calibrate
-from aleator.models.factors import FactorModel
-from aleator.models.gradient import GradientModel
+from aleator.models.epochs import Epochs, normal
+from aleator.models.factors import FactorTable
 from aleator.options import Among, Between, Ranges
 from aleator.training.negatives import unobserved
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BPR(FactorModel, GradientModel):
+class BPR(Epochs, Model):
     """Matrix factorisation that ranks: <x_u, y_i> is higher for an observed item than for another (Rendle et al., 2009).
 
-    For each observed pair (u, i) unobserved items j are drawn anew in every epoch. What is minimised is the mean over
-    these of -ln sigmoid(<x_u, y_i> - <x_u, y_j>) + l2 (|x_u|^2 + |y_i|^2 + |y_j|^2), summed over the pairs by their
-    weight. Only differences count there, so that r_ui is that product brought onto the label's scale afterwards.
+    Every epoch draws `draws` unobserved items j anew for each observed pair (u, i). The loss of a pair is the mean over
+    them of -ln sigmoid(<x_u, y_i> - <x_u, y_j>) + l2 (|x_u|^2 + |y_i|^2 + |y_j|^2). Pairs are summed by their weight.
+    Only differences of scores count in this loss, so r_ui is the product calibrated to the label's scale.
     """
 
-    draws: int = 8  # of unobserved items for each pair: more are slower and less noisy
+    draws: int = 8  # unobserved items for each pair: more of them are slower and less noisy
     l2: float = 3e-3
     dim: int = 64
     lr: float = 5e-3
@@ -48,16 +49,22 @@ class BPR(FactorModel, GradientModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    @property
+    def stops_early(self) -> bool:
+        return True
+
+    def learn(self, stop: Stop) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
-        self.user_factors, self.item_factors = self.normal(*shapes)
-        self.optimise([self.user_factors, self.item_factors], self.loss, check, epochs)
+        self.table = FactorTable(*normal(*shapes, seed=self.seed, device=self.torch_device))
+        parameters = [self.table.users, self.table.items]
+        self.log = self.minimise(self.loss, parameters, self.histories, stop, seed=self.seed)
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        x, y = self.user_factors.index_select(0, users.index), self.item_factors
+        x, y = self.table.users.index_select(0, users.index), self.table.items
         others = unobserved(users, len(y), self.draws, generator)
         observed, other = pair_products(x, y, users), pair_products(x, y, others)
         losses = self.triples(observed[:, None], other.view(-1, self.draws), users, generator)

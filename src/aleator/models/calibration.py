@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users, pieces
+from aleator.device import budget
 
 Calibrate = Literal["none", "linear", "isotonic"]
 Block = Callable[[Users], Tensor]  # raw scores [B, n_items]
@@ -23,7 +24,6 @@ Knots = tuple[Any, Any]  # x and y
 Sample = tuple[Tensor, Tensor, Tensor]  # raw scores, weights and labels, of one shape
 _USERS = 2048  # a map of a few numbers needs no more
 _TOTAL = 1 << 25  # nor more pairs than that
-_CELLS = {"cpu": 1 << 23, "cuda": 1 << 28}
 _BINS = 1024
 
 
@@ -108,7 +108,7 @@ def samples(block: Block, histories: Histories, mu: float, seed: int, known: Ten
     who = (histories.host_size > 0 if known is None else (histories.host_size > 0) & known.cpu()).nonzero().squeeze(1)
     most = min(_USERS, max(_TOTAL // histories.n_items, 1))
     draw = torch.randperm(len(who), generator=torch.Generator().manual_seed(seed))[:most]
-    size = max(_CELLS[histories.device.type] // histories.n_items, 1)
+    size = max(budget(histories.device).calibration_scores // histories.n_items, 1)
     for index in pieces(who[draw].sort().values, size):
         users = histories.batch(index, trained=True)
         scores = block(users)

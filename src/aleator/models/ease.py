@@ -11,19 +11,18 @@ import torch
 from torch import Tensor
 
 from aleator.batches import pieces
-from aleator.device import free_memory
+from aleator.device import budget, free_memory
 from aleator.errors import AleatorError, require
-from aleator.models.item_item import ItemItemModel, gram_rows
+from aleator.models.item_item import ItemItem, gram_rows
 from aleator.models.similarities import Block, dense_of
 from aleator.options import Between, Ranges
 
-_SMALL = 4096  # items of a catalogue that is solved in float64: it costs little there
+_SMALL = 4096  # a catalogue of so many items is solved in float64, which costs little
 _ROWS = 1024
-_COPIES = {"cpu": 3, "cuda": 4}  # of the matrix, alive at once
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class EASE(ItemItemModel):
+class EASE(ItemItem):
     """Embarrassingly shallow autoencoder (Steck, 2019): r_ui is what the rest of the history predicts for i.
 
     S minimises |X - X S|^2 + l2 |S|^2 with a zero diagonal, where X holds the weights of the observed pairs. With
@@ -43,7 +42,7 @@ class EASE(ItemItemModel):
 
     def blocks(self) -> Iterator[Block]:
         n_items, device = self.fitted.n_items, self.torch_device
-        needed, have = _COPIES[device.type] * 4 * n_items**2, free_memory(device)
+        needed, have = budget(device).ease_copies * 4 * n_items**2, free_memory(device)
         require(
             needed <= have,
             f"EASE inverts a matrix of {n_items:,} x {n_items:,} items, which needs {needed / 2**30:.1f} GiB, "
@@ -62,7 +61,7 @@ class EASE(ItemItemModel):
             first += len(rows)
 
     def _inverse(self, gram: Tensor) -> Tensor:
-        """(gram + l2 I)^-1, by Cholesky; in float64 where that is cheap, or float32 fails and there is room."""
+        """(gram + l2 I)^-1, by Cholesky: in float64 where that is cheap, or where float32 fails and there is room."""
         gram.diagonal().add_(self.l2)
         kinds = [torch.float64 if len(gram) <= _SMALL else torch.float32]
         if 3 * 8 * len(gram) ** 2 <= free_memory(gram.device):

@@ -11,28 +11,31 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users, pieces
+from aleator.device import budget
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import history_sum
-from aleator.models.factors import FactorModel
+from aleator.models.base import Model
+from aleator.models.factors import FactorTable
 from aleator.options import Among, Between, Ranges
-from aleator.training.loop import Trainer
+from aleator.training.loop import Loop
+from aleator.training.stop import Stop
 
-_CELLS = {"cpu": 1 << 20, "cuda": 1 << 27}  # pairs that are held at a time
-_STEPS = 3  # of conjugate gradients in an M-step, which goes on from the factors before
-_NEW = (5, 10)  # rounds of EM for a newcomer, and steps in each: there are no factors to go on from
+_STEPS = 3  # of conjugate gradients in an M-step, which starts from the factors of the step before
+_ROUNDS_FOR_NEW, _STEPS_FOR_NEW = 5, 10  # of EM for a newcomer, who has no factors to start from
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExpoMF(FactorModel):
+class ExpoMF(Model):
     """Matrix factorisation that infers who was exposed to which item (Liang et al., 2016).
 
-    A user is exposed to an item with a probability that each item has. The label is N(r_ui, 1 / `precision`) if so, and
-    0 if not. EM infers the exposure of the unobserved pairs, then the factors by least squares weighted with it (their
-    priors are N(0, 1 / `l2`)) and the items' probabilities. These have a Beta prior with mode `exposure`, which weighs
-    `prior_weight` times as much as all users. r_ui = <x_u, y_i> is the label expected of somebody who is exposed.
+    Each item has a probability that a user is exposed to it. The label of an exposed pair is N(r_ui, 1 / `precision`),
+    and that of any other is 0. EM infers the exposure of the unobserved pairs. It then solves for the factors by least
+    squares weighted with the exposure, with priors N(0, 1 / `l2`), and updates the items' probabilities. These have a
+    Beta prior with mode `exposure`, which weighs `prior_weight` times as much as all users. r_ui = <x_u, y_i> is the
+    label to expect of somebody who is exposed.
     """
 
+    dim: int = 128
     precision: float = 6.0
     l2: float = 24.0
     exposure: float = 0.2
@@ -43,7 +46,7 @@ class ExpoMF(FactorModel):
 
     item_exposure: Tensor = field(init=False)  # [n_items]
 
-    learned: ClassVar[tuple[str, ...]] = (*FactorModel.learned, "item_exposure")
+    learned: ClassVar[tuple[str, ...]] = ("item_exposure",)
     ranges: ClassVar[Ranges] = {
         "dim": Among(32, 64, 128, 256),
         "precision": Between(0.5, 30.0, log=True),
@@ -56,6 +59,7 @@ class ExpoMF(FactorModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(
             min(self.precision, self.l2, self.max_epochs, self.patience, self.check_every) > 0,
             "precision, l2 or a training option is not positive",
@@ -68,25 +72,25 @@ class ExpoMF(FactorModel):
     def stops_early(self) -> bool:
         return True
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    def learn(self, stop: Stop) -> None:
         data, draw = self.fitted, torch.Generator().manual_seed(self.seed)
-        self.user_factors, self.item_factors = (
+        users, items = (
             (0.01 * torch.randn(n, self.dim, generator=draw)).to(self.torch_device)
             for n in (data.n_users, data.n_items)
         )
+        self.table = FactorTable(users, items)
         self.item_exposure = torch.full((data.n_items,), self.exposure, device=self.torch_device)
-        trainer = Trainer(
-            max_epochs=epochs or self.max_epochs,
+        loop = Loop(
+            max_epochs=self.max_epochs,
             batch_size=data.n_users,
-            lr=1.0,  # not used: EM takes the steps
+            lr=1.0,  # EM takes the steps
             device=self.torch_device,
             patience=self.patience,
             check_every=self.check_every,
             label=type(self).__name__,
         )
-        tensors = [self.user_factors, self.item_factors, self.item_exposure]
         em = EM(self, Histories(data.csr.T.tocsr(), self.torch_device))
-        self.log = trainer.fit(tensors, self.loss, self.histories, self.checker(check), em)
+        self.log = loop.minimise(self.loss, [users, items, self.item_exposure], self.histories, stop, em)
 
     def log_odds(self) -> Tensor:
         """[n_items] of an unobserved pair with r_ui = 0 to have been exposed."""
@@ -94,7 +98,7 @@ class ExpoMF(FactorModel):
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         """-log of the posterior of all parameters with the exposures summed out, but for a constant."""
-        x, y, half = self.user_factors[users.index], self.item_factors, 0.5 * self.precision
+        x, y, half = self.table.users[users.index], self.table.items, 0.5 * self.precision
         seen, unseen, odds = self.item_exposure.log(), (-self.item_exposure).log1p(), self.log_odds()
         mode, n = self.exposure, self.prior_weight * self.fitted.n_users
         r = self.raw_pairs(users)
@@ -102,7 +106,7 @@ class ExpoMF(FactorModel):
             half * users.weight * (r - 1).square() - odds[users.item] + F.softplus(odds[users.item] - half * r.square())
         ).sum()
         loss += 0.5 * self.l2 * (x.square().sum() + y.square().sum()) - n * (mode * seen + (1 - mode) * unseen).sum()
-        for part in pieces(x, max(_CELLS[x.device.type] // len(y), 1)):
+        for part in pieces(x, max(budget(x.device).expomf_pairs // len(y), 1)):
             loss -= F.softplus(odds - half * (part @ y.T).square_()).sum()
         return loss - len(x) * unseen.sum()
 
@@ -112,7 +116,7 @@ class ExpoMF(FactorModel):
         y [n, dim] are the factors of the other side, and log_odds is [n] or [n_rows, 1].
         """
         seen = torch.empty_like(x[:, 0])
-        for index in pieces(torch.arange(len(x)), max(_CELLS[x.device.type] // len(y), 1)):
+        for index in pieces(torch.arange(len(x)), max(budget(x.device).expomf_pairs // len(y), 1)):
             part, here = rows.batch(index), slice(int(index[0]), int(index[-1]) + 1)
             odds = log_odds if log_odds.ndim == 1 else log_odds[here]
             weight = torch.sigmoid(odds - 0.5 * self.precision * (x[here] @ y.T).square_())
@@ -124,17 +128,18 @@ class ExpoMF(FactorModel):
         return seen
 
     def fold_in(self, users: Users) -> Tensor:
-        """EM for each newcomer alone, but for those of calibrated factors."""
-        if self.calibrated:
+        """EM for each newcomer alone, unless a linear map is part of the factors."""
+        items = self.table.items
+        if self.table.dim != self.dim:
             return super().fold_in(users)
-        rows, x = Histories.of_users(users, self.fitted.n_items), self.item_factors.new_zeros(len(users), self.dim)
-        for _ in range(_NEW[0]):
-            self.improve(x, self.item_factors, rows, self.log_odds(), _NEW[1])
+        rows, x = Histories.of_users(users, self.fitted.n_items), items.new_zeros(len(users), self.dim)
+        for _ in range(_ROUNDS_FOR_NEW):
+            self.improve(x, items, rows, self.log_odds(), _STEPS_FOR_NEW)
         return x
 
 
 class EM:
-    """Takes the steps of a training: an E-step and an M-step for the items, then for the users."""
+    """Takes the steps of the training loop: an E-step and an M-step for the items, then for the users."""
 
     def __init__(self, model: ExpoMF, by_item: Histories) -> None:
         self.model, self.by_item = model, by_item
@@ -142,11 +147,15 @@ class EM:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """There are no gradients."""
 
+    def settle(self) -> None:
+        """Nothing is put off."""
+
     def step(self) -> None:
-        m, prior = self.model, self.model.prior_weight
-        seen = m.improve(m.item_factors, m.user_factors, self.by_item, m.log_odds()[:, None]) / len(m.user_factors)
-        m.item_exposure.copy_(((prior * m.exposure + seen) / (prior + 1)).clamp(1e-6, 1 - 1e-6))
-        m.improve(m.user_factors, m.item_factors, m.histories, m.log_odds())
+        model, prior = self.model, self.model.prior_weight
+        users, items = model.table.users, model.table.items
+        seen = model.improve(items, users, self.by_item, model.log_odds()[:, None]) / len(users)
+        model.item_exposure.copy_(((prior * model.exposure + seen) / (prior + 1)).clamp(1e-6, 1 - 1e-6))
+        model.improve(users, items, model.histories, model.log_odds())
 
 
 def descend(x: Tensor, y: Tensor, weight: Tensor, target: Tensor, l2: float, steps: int) -> Tensor:

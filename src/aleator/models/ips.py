@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.models.mf import MF
 from aleator.options import Between, Ranges
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IPS(MF):
     """Matrix factorisation by inverse propensity scoring (Schnabel et al., 2016; Saito et al., 2020).
 
-    An item that n_i users took is taken to be seen with propensity p_i = (n_i / max n)^`power`, and an observed pair
-    weighs 1 / p_i in MF's objective: what is rarely seen counts for more. `clip` is the smallest propensity, which
-    bounds the weights. `self_normalise` divides them by their mean over the observed pairs, so that these weigh as much
-    against the others as in MF. The score r_ui = <x_u, y_i> means what MF's does.
+    The propensity of an item that n_i users took is p_i = (n_i / max n)^`power`. An observed pair weighs 1 / p_i in MF's
+    objective, so pairs of rarely seen items count for more. `clip` is the smallest propensity, which bounds the weights.
+    `self_normalise` divides the weights by their mean over the observed pairs. Observed pairs as a whole then weigh as
+    much as in MF. The score r_ui = <x_u, y_i> means the same as MF's.
     """
 
     power: float = 0.5
@@ -30,7 +30,7 @@ class IPS(MF):
 
     inverse_propensity: Tensor = field(init=False)  # [n_items] what an observed pair weighs
 
-    learned: ClassVar[tuple[str, ...]] = (*MF.learned, "inverse_propensity")
+    learned: ClassVar[tuple[str, ...]] = ("inverse_propensity",)
     trains_jointly: ClassVar[bool] = False  # its weights are not those of the joint loss
     ranges: ClassVar[Ranges] = {
         **MF.ranges,
@@ -43,13 +43,13 @@ class IPS(MF):
         require(self.power > 0, f"power is {self.power}", "give a power above 0, or use MF")
         require(self.clip is None or 0 <= self.clip < 1, f"clip is {self.clip}", "give a propensity from 0 to below 1")
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    def learn(self, stop: Stop) -> None:
         count = torch.tensor(self.fitted.popularity, dtype=torch.float64)
         inverse = 1 / (count.clamp_min(1) / count.max()).pow(self.power).clamp_min(self.clip or 0.0)
         if self.self_normalise:
             inverse *= count.sum() / (count @ inverse)
         self.inverse_propensity = inverse.float().to(self.torch_device)
-        super().learn(check, epochs)
+        super().learn(stop)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
         return weight * self.inverse_propensity[item]

@@ -7,48 +7,159 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.data.interactions import Interactions
-from aleator.device import free_memory
+from aleator.device import budget, free_memory
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import history_sum
 from aleator.models.base import Model
-from aleator.models.calibration import Calibrate
+from aleator.models.calibration import Calibrate, Map
 from aleator.models.similarities import Block, Dense, Sparse, dense_of, sparse_of, strongest
 from aleator.progress import progress
+from aleator.training.stop import Stop
 
+Neighbours = int | Literal["auto"]
 _STANDARD = (4096, 2048, 1024, 512, 256, 128, 64)  # neighbours, where memory decides how many
 _ENTRY = 24  # bytes of an entry of a sparse matrix while it is put together
-_DENSE = {"cpu": 1 / 8, "cuda": 1 / 256}  # share of entries from which on a dense matrix is faster
 _EACH = 1 << 18  # sums of one user, on average, up to which all items of a batch are summed for its pairs
-_BLOCK = {"cpu": 1 << 24, "cuda": 1 << 28}  # numbers of a block
+
+
+class _Last(NamedTuple):
+    """A batch, by weak references, and its sums of all items."""
+
+    item: weakref.ref[Tensor]
+    weight: weakref.ref[Tensor]
+    sums: Tensor
+
+
+class ItemTable:
+    """Scores of histories: rows of an item-item matrix summed, plus a level.
+
+    The sums of the last batch are remembered until it is gone: an estimator asks for all columns of a batch, part by
+    part.
+    """
+
+    def __init__(self, store: Dense | Sparse, level: float = 0.0) -> None:
+        self.store = store
+        self.level = level  # what is added to every score
+        self._last: _Last | None = None
+
+    def block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        """Scores of all items or of `items`, [B, n]."""
+        whole = self._remembered(users)
+        if whole is None and items is not None and 4 * len(items) >= self.store.n_items:
+            whole = self._sums(users)
+        if whole is None:
+            return self.store.block(users, items).add_(self.level)
+        return (whole if items is None else whole[:, items]) + self.level
+
+    def pairs(self, users: Users) -> Tensor:
+        """The same for each item of each history, [n]."""
+        on_gpu = isinstance(self.store, Dense) and self.store.table.is_cuda
+        if on_gpu or len(users.item) * self.store.n_items <= len(users) * _EACH:
+            return self._sums(users)[users.row, users.item] + self.level  # all are as quick as one user at a time
+        return self.store.pairs(users) + self.level
+
+    def absorb(self, line: Map) -> None:
+        """Make a linear map of the scores part of the matrix: a block is then ready as it is summed."""
+        self.level, top = line.y.tolist()
+        self.store.scale(top - self.level)
+        self._forget()
+
+    def _sums(self, users: Users) -> Tensor:
+        """The sums of all items, which are remembered; not to be written into."""
+        sums = self._remembered(users)
+        if sums is None:
+            sums = self.store.block(users)
+            self._last = _Last(
+                weakref.ref(users.item, lambda _: self._forget()), weakref.ref(users.weight), sums
+            )
+        return sums
+
+    def _remembered(self, users: Users) -> Tensor | None:
+        last = self._last
+        if last is None or last.item() is not users.item or last.weight() is not users.weight:
+            return None
+        return last.sums
+
+    def _forget(self) -> None:
+        self._last = None
+
+    def about(self) -> dict[str, Any]:
+        """What is saved beside the tensors."""
+        return {"level": self.level, "dense": isinstance(self.store, Dense)}
+
+    @classmethod
+    def restore(cls, about: dict[str, Any], tensors: dict[str, Tensor], device: torch.device) -> ItemTable:
+        """From what was saved. A matrix that was dense is dense again where it fits."""
+        if "table" in tensors:
+            return cls(Dense(tensors["table"]), about["level"])
+        store = Sparse(*(tensors[name] for name in ("start", "column", "value")))
+        if about["dense"] and 8 * store.n_items**2 <= free_memory(device):
+            return cls(store.dense(), about["level"])
+        return cls(store, about["level"])
+
+
+class Room(NamedTuple):
+    """How an item-item matrix is stored: dense or sparse, with how many neighbours (None for all), and a note."""
+
+    dense: bool
+    neighbours: int | None
+    note: str | None = None
+
+
+def make_room(neighbours: Neighbours, entries: int, n_items: int, device: torch.device) -> Room:
+    """How to store up to `entries` numbers other than 0. Half of the free memory may be taken."""
+    most = entries if neighbours == "auto" else min(entries, neighbours * n_items)
+    room = free_memory(device) // 2
+    dense = 4 * n_items**2 <= room and most >= budget(device).dense_share * n_items**2
+    room = min(room, free_memory(torch.device("cpu")) // 2)  # the host puts sparse matrices together
+    if dense or _ENTRY * most <= room:
+        return Room(dense, None if neighbours == "auto" else neighbours)
+    fits = next((n for n in _STANDARD if _ENTRY * n * n_items <= room), 0)
+    wanted = "the similarities" if neighbours == "auto" else f"{neighbours} neighbours"
+    needs, has = (f"{size / 2**30:.1f} GiB" for size in (_ENTRY * most, room))
+    short = f"{wanted} of {n_items:,} items need {needs}, and {has} may be taken"
+    require(
+        neighbours == "auto" and fits > 0, short, f"take {fits or 'fewer'} neighbours, or a machine with more memory"
+    )
+    return Room(False, fits, f"{short}: only the {fits} strongest neighbours of each item are kept")
+
+
+def make_table(blocks: Iterator[Block], room: Room, n_items: int, device: torch.device, label: str) -> ItemTable:
+    """The table of a matrix that comes in blocks of rows of its transpose."""
+    with progress(f"{label}: similarities", n_items) as shown:
+
+        def kept() -> Iterator[Block]:
+            for block in blocks:
+                yield block if room.neighbours is None else strongest(block, room.neighbours)
+                shown.advance(block.shape[0])
+
+        return ItemTable(dense_of(kept(), n_items, device) if room.dense else sparse_of(kept(), device))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ItemItemModel(Model):
-    """r_ui = sum of w_uj S_ji over the history, times and plus what fits the label best; S_ii is 0.
+class ItemItem(Model):
+    """r_ui = sum of w_uj S_ji over the history, calibrated to the label's scale; S_ii is 0.
 
-    The score of an observed pair owes nothing to that pair in the history, and newcomers are served by theirs.
-    `neighbours` is how many items j each item i is scored from: those with the strongest S_ji, and all that equal the
-    last of them. "auto" is all of them, or as many as fit in memory: then that is said, and saved as `kept`.
+    The score of an observed pair owes nothing to that pair in the history. Newcomers are scored by their history, like
+    everybody. `neighbours` is how many items j each item i is scored from: those with the strongest S_ji, and all that
+    equal the last of them. "auto" takes all of them, or as many as fit in memory. A note then says so, and `kept` holds
+    their number.
     """
 
-    neighbours: int | Literal["auto"] = "auto"
+    neighbours: Neighbours = "auto"
     calibrate: Calibrate = "linear"
 
-    store: Dense | Sparse = field(init=False)
-    level: float = field(default=0.0, init=False)  # what is added to every score
+    similarities: ItemTable | None = field(default=None, init=False)
     kept: int | None = field(default=None, init=False)  # neighbours; None for all
-    _last: tuple[Any, ...] | None = field(default=None, init=False)  # a batch, and its scores of all items
 
-    facts: ClassVar[tuple[str, ...]] = ("level", "kept")
+    facts: ClassVar[tuple[str, ...]] = ("kept",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,108 +175,56 @@ class ItemItemModel(Model):
         sizes = self.histories.host_size
         return min(int(sizes.square().sum()), self.fitted.n_items**2)
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        self.__dict__.pop("store", None)  # room for the new one
-        self._forget()
-        self.level, self.notes = 0.0, []
+    def learn(self, stop: Stop) -> None:
+        self.similarities, self.notes = None, []  # the old matrix makes room for the new one
         blocks = self.blocks()
-        dense, n = self._room()
-        n_items = self.fitted.n_items
-        with progress(f"{type(self).__name__}: similarities", n_items) as shown:
+        room = make_room(self.neighbours, self.most_entries(), self.fitted.n_items, self.torch_device)
+        if room.note is not None:
+            self.notes = [room.note]
+            logging.getLogger(__name__).warning(room.note)
+        self.similarities = make_table(
+            blocks, room, self.fitted.n_items, self.torch_device, label=type(self).__name__
+        )
+        self.kept = room.neighbours
 
-            def kept() -> Iterator[Block]:
-                for block in blocks:
-                    yield block if n is None else strongest(block, n)
-                    shown.advance(block.shape[0])
-
-            device = self.torch_device
-            self.store = dense_of(kept(), n_items, device) if dense else sparse_of(kept(), device)
-        self.kept = n
-
-    def _room(self) -> tuple[bool, int | None]:
-        """Whether S is dense, and how many neighbours it keeps (None for all): half of the free memory may be taken."""
-        n, n_items, device = self.neighbours, self.fitted.n_items, self.torch_device
-        room = free_memory(device) // 2
-        entries = self.most_entries() if n == "auto" else min(self.most_entries(), n * n_items)
-        dense = 4 * n_items**2 <= room and entries >= _DENSE[device.type] * n_items**2
-        room = min(room, free_memory(torch.device("cpu")) // 2)  # where sparse ones are put together
-        if dense or _ENTRY * entries <= room:
-            return dense, None if n == "auto" else n
-        fits = next((n for n in _STANDARD if _ENTRY * n * n_items <= room), 0)
-        wanted = "the similarities" if n == "auto" else f"{n} neighbours"
-        needs, has = (f"{size / 2**30:.1f} GiB" for size in (_ENTRY * entries, room))
-        short = f"{wanted} of {n_items:,} items need {needs}, and {has} may be taken"
-        require(n == "auto" and fits > 0, short, f"take {fits or 'fewer'} neighbours, or a machine with more memory")
-        self.notes = [f"{short}: only the {fits} strongest neighbours of each item are kept"]
-        logging.getLogger(__name__).warning(self.notes[0])
-        return False, fits
-
-    def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
-        super().train(data, check, epochs)
-        if self.map is not None and self.calibrate == "linear":  # into S: a block is then ready as it is summed
-            self.level, top = self.map.y.tolist()
-            self.store.scale(top - self.level)
-            self.map = None
-        self._forget()
+    @property
+    def _fitted_table(self) -> ItemTable:
+        assert self.similarities is not None, "it is fitted"
+        return self.similarities
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        whole = self._known(users)
-        if whole is None and items is not None and 4 * len(items) >= self.fitted.n_items:
-            whole = self._whole(users)  # an estimator asks for all columns of a batch, part by part
-        if whole is None:
-            return self.store.block(users, items).add_(self.level)
-        return (whole if items is None else whole[:, items]) + self.level
+        return self._fitted_table.block(users, items)
 
     def raw_pairs(self, users: Users) -> Tensor:
-        on_gpu = isinstance(self.store, Dense) and self.store.table.is_cuda
-        if on_gpu or len(users.item) * self.fitted.n_items <= len(users) * _EACH:
-            return self._whole(users)[users.row, users.item] + self.level  # all are as quick as one user at a time
-        return self.store.pairs(users) + self.level
+        return self._fitted_table.pairs(users)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """With a zero diagonal a pair has no part in its own score; S was made with it all the same."""
+        """With a zero diagonal a pair has no part in its own score. S was learned from the pair all the same."""
         return self.score_pairs(users)
 
-    def _whole(self, users: Users) -> Tensor:
-        """The sums of all items, which are remembered until the batch is gone; not to be written into."""
-        block = self._known(users)
-        if block is None:
-            block = self.store.block(users)
-            batch = weakref.ref(users.item, lambda _: self._forget()), weakref.ref(users.weight)
-            self._last = (*batch, self.store, block)
-        return block
+    def absorb_map(self) -> None:
+        if self.map is not None and self.calibrate == "linear":
+            self._fitted_table.absorb(self.map)
+            self.map = None
 
-    def _known(self, users: Users) -> Tensor | None:
-        last = self._last
-        if last is None or last[0]() is not users.item or last[1]() is not users.weight or last[2] is not self.store:
-            return None
-        block: Tensor = last[3]
-        return block
-
-    def _forget(self) -> None:
-        self._last = None
+    def tensors(self) -> dict[str, Tensor]:
+        return self._fitted_table.store.tensors()
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         about, tensors = super().pack()
-        made = {f"model.{name}": value for name, value in self.store.tensors().items()}
-        return about | {"dense": isinstance(self.store, Dense)}, tensors | made
+        return about | self._fitted_table.about(), tensors
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().unpack(learned, tensors)
-        self._forget()
-        if "model.table" in tensors:
-            self.store = Dense(tensors["model.table"])
-            return
-        self.store = Sparse(*(tensors[f"model.{name}"] for name in ("start", "column", "value")))
-        if learned["dense"] and 8 * self.store.n_items**2 <= free_memory(self.torch_device):
-            self.store = self.store.dense()
+        mine = {name.removeprefix("model."): value for name, value in tensors.items()}
+        self.similarities = ItemTable.restore(learned, mine, self.torch_device)
 
 
 def gram_rows(x: sp.csr_matrix, device: torch.device) -> Iterator[Block]:
     """X'X of x [n_users, n_items] in blocks of rows, in order: dense on a GPU, sparse elsewhere."""
     by_item = x.T.tocsr()
     rows = Histories(by_item, device)
-    step = max(_BLOCK[device.type] // max(x.shape), 1)
+    step = max(budget(device).gram_numbers // max(x.shape), 1)
     for first in range(0, x.shape[1], step):
         last = min(first + step, x.shape[1])
         yield gram_block(rows, first, last) if device.type == "cuda" else by_item[first:last] @ x

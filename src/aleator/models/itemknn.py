@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from aleator.data.interactions import Array
 from aleator.errors import require
-from aleator.models.co_occurrence import CoOccurrenceModel
+from aleator.models.co_occurrence import similarity_blocks, weighted_pairs
+from aleator.models.item_item import ItemItem, Neighbours
+from aleator.models.similarities import Block
 from aleator.options import Among, Between, Ranges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ItemKNN(CoOccurrenceModel):
+class ItemKNN(ItemItem):
     """Item-based nearest neighbours (Sarwar et al., 2001; Deshpande and Karypis, 2004).
 
-    r_ui is the similarity of i to the items of the history, summed and fitted to the label: near 0 where none of its
-    `neighbours` was taken. S_ij = n_ij / (sqrt(n_i n_j) + shrink), where n_ij users took both and n_i took i: the cosine,
-    less where few users speak for it. Users count d^(-2 user_exponent) each, scaled so that a pair counts 1 on average.
+    r_ui is the similarity of i to the items of the history, summed and calibrated to the label's scale. It is near 0
+    where the user took none of the `neighbours` of i. S_ij = n_ij / (sqrt(n_i n_j) + shrink), where n_ij users took both
+    and n_i took i: the cosine, lower where few users speak for it. A user with a history of size d counts
+    d^(-2 user_exponent), scaled so that a pair counts 1 on average.
     """
 
-    neighbours: int | Literal["auto"] = 200
+    neighbours: Neighbours = 200
     shrink: float = 10.0
     user_exponent: float = 0.25
 
@@ -38,15 +40,15 @@ class ItemKNN(CoOccurrenceModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.shrink >= 0, f"shrink is {self.shrink}", "give at least 0")
+        require(self.user_exponent >= 0, f"user_exponent is {self.user_exponent}", "give at least 0")
 
-    def weighted(self) -> sp.csr_matrix:
-        x = super().weighted()
-        return x * np.sqrt(self.fitted.csr.power(2).sum() / x.power(2).sum())
-
-    def item_scale(self, x: sp.csr_matrix) -> Array:
-        norm: Array = np.sqrt(np.asarray(x.power(2).sum(0)).ravel())
-        return norm
+    def blocks(self) -> Iterator[Block]:
+        x = weighted_pairs(self.fitted, self.user_exponent)
+        x = x * np.sqrt(self.fitted.csr.power(2).sum() / x.power(2).sum())
+        norm = np.sqrt(np.asarray(x.power(2).sum(0)).ravel())
+        return similarity_blocks(x, norm, self.similar, self.torch_device)
 
     def similar(self, together: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        tiny = torch.finfo(together.dtype).tiny  # an item that nobody took is like none
+        """The shrunken cosine, from the norms of the two items."""
+        tiny = torch.finfo(together.dtype).tiny  # an item that nobody took is similar to none
         return together / (one * other + self.shrink).clamp_min(tiny)

@@ -10,29 +10,34 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
-from aleator.models.factors import FactorModel
-from aleator.models.squares import SquaresModel
+from aleator.models.base import Model
+from aleator.models.epochs import Epochs, normal
+from aleator.models.factors import FactorTable
+from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
 from aleator.training.graph import Graph
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LightGCN(FactorModel, SquaresModel):
-    """r_ui = <x_u, y_i>, each factor the mean of an embedding and of 1 to `layers` steps over the graph of pairs.
+class LightGCN(Epochs, Model):
+    """r_ui = <x_u, y_i>, where factors are embeddings that were smoothed over the graph of pairs (He et al., 2020).
 
-    A step gives a vertex the normalised sum of its neighbours (He et al., 2020). Trained by squared error + l2 |e|^2 of
-    the embeddings, as the AUR paper does: r_ui is near 0 for a pair that is not expected and near 1 for one that is.
+    A step over the graph gives a vertex the normalised sum of its neighbours. A factor is the mean of the embedding and
+    of what 1 to `layers` steps make of it. The AUR paper trains it by squared error + l2 |e|^2 of the embeddings, and
+    so does this class. r_ui is near 0 for a pair that is not expected and near 1 for one that is.
     """
 
+    dim: int = 128
     layers: int = 3
     l2: float = 0.1
     lr: float = 2e-3
     max_epochs: int = 400
     check_every: int = 5
+    negatives: Negatives = "all"
 
-    embeddings: tuple[Tensor, Tensor] = field(init=False)  # of users and items, [n, dim]; not saved, nor is the graph:
-    graph: Graph = field(init=False)  # scores are made of the factors
+    embeddings: tuple[Tensor, Tensor] = field(init=False)  # of users and items, [n, dim]
+    graph: Graph = field(init=False)  # neither is saved: scores need only the factors
 
     trains_jointly: ClassVar[bool] = True
     steps: ClassVar[int] = 8
@@ -55,24 +60,32 @@ class LightGCN(FactorModel, SquaresModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(self.layers >= 0, f"layers is {self.layers}", "give at least 0 layers")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    @property
+    def stops_early(self) -> bool:
+        return True
+
+    def learn(self, stop: Stop) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
-        users, items = self.normal(*shapes)
+        users, items = normal(*shapes, seed=self.seed, device=self.torch_device)
         self.embeddings, self.graph = (users, items), Graph(self.histories)
-        self.optimise(self.parameters(), self.loss, check, epochs)
+        self.log = self.minimise(self.loss, self.parameters(), self.histories, stop, seed=self.seed)
 
     def parameters(self) -> list[Tensor]:
         return list(self.embeddings)
 
     def publish(self) -> None:
-        self.user_factors, self.item_factors = self.graph.propagate(*self.embeddings, self.layers)
+        self.table = FactorTable(*self.graph.propagate(*self.embeddings, self.layers))
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch; item L2 in proportion."""
+        """The objective summed over a batch, with the batch's share of the items' penalty."""
         x, y = self.graph.propagate(*self.embeddings, self.layers)
         theirs, items = self.embeddings[0].index_select(0, users.index), self.embeddings[1]
         penalty = theirs.square().sum() + items.square().sum() * (len(users) / self.fitted.n_users)
-        return self.squares(x.index_select(0, users.index), y, users, generator) + self.l2 * penalty
+        error = squared_error(
+            x.index_select(0, users.index), y, users, self.mu, negatives=self.negatives, draw=generator
+        )
+        return error + self.l2 * penalty

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -11,29 +12,32 @@ from torch.nn import functional as F
 
 from aleator.batches import Users
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import pair_products
+from aleator.models.base import Model
 from aleator.models.bpr import squared_norms
 from aleator.models.calibration import Calibrate
-from aleator.models.factors import FactorModel
-from aleator.models.gradient import GradientModel
+from aleator.models.epochs import Epochs, normal
+from aleator.models.factors import FactorTable
 from aleator.options import Among, Between, Ranges
 from aleator.training.graph import Graph
 from aleator.training.negatives import unobserved
+from aleator.training.stop import Stop
 
 _WEIGHTS = Among(1e-5, 1e-4, 1e-3, 1e-2)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MACR(FactorModel, GradientModel):
-    """Model-agnostic counterfactual reasoning (Wei et al., 2021): how a pair matches, m_ui = <x_u, y_i>, is learned
-    beside how popular the item is, b_i = <w, y_i>, and how easily the user takes anything, a_u = <v, x_u>.
+class MACR(Epochs, Model):
+    """Model-agnostic counterfactual reasoning (Wei et al., 2021).
 
-    m_ui sigmoid(b_i) sigmoid(a_u) tells observed pairs from drawn ones by binary cross-entropy, to which that of b_i
-    times `item_weight`, that of a_u times `user_weight` and l2 times the squared norms of BPR's triples are added. The
-    score takes off what the same pair would get if all pairs matched alike: (m_ui - `reference`) sigmoid(b_i)
-    sigmoid(a_u), which is then brought onto the label's scale. A higher reference recommends less popular items. With
-    `backbone="lightgcn"` x and y are smoothed over the graph of the pairs first (He et al., 2020).
+    It learns three things side by side: how a pair matches, m_ui = <x_u, y_i>; how popular the item is, b_i = <w, y_i>;
+    and how easily the user takes anything, a_u = <v, x_u>. Their product m_ui sigmoid(b_i) sigmoid(a_u) tells observed
+    pairs from drawn ones by binary cross-entropy. The loss adds the cross-entropy of b_i times `item_weight`, that of
+    a_u times `user_weight`, and l2 times the squared norms of BPR's triples.
+
+    The score subtracts what the pair would get if all pairs matched alike: (m_ui - `reference`) sigmoid(b_i)
+    sigmoid(a_u). It is then calibrated to the label's scale. A higher reference recommends less popular items. With
+    `backbone="lightgcn"`, x and y are first smoothed over the graph of the pairs (He et al., 2020).
     """
 
     backbone: Literal["mf", "lightgcn"] = "mf"
@@ -41,7 +45,7 @@ class MACR(FactorModel, GradientModel):
     item_weight: float = 1e-2
     user_weight: float = 1e-3
     reference: float = 15.0
-    draws: int = 8  # of unobserved items for each pair: more are slower and less noisy
+    draws: int = 8  # unobserved items for each pair: more of them are slower and less noisy
     l2: float = 3e-3  # less, as 1e-4, for lightgcn
     dim: int = 64
     lr: float = 5e-3
@@ -49,7 +53,8 @@ class MACR(FactorModel, GradientModel):
     check_every: int = 5
     calibrate: Calibrate = "linear"
 
-    tables: list[Tensor] = field(init=False)  # of users, items, and the directions v and w; scores do not need them
+    tables: list[Tensor] = field(init=False)  # of users, items, and the directions v and w: scores do not need them
+    graph: Graph | None = field(default=None, init=False)
 
     steps: ClassVar[int] = 32
     ranges: ClassVar[Ranges] = {
@@ -76,17 +81,25 @@ class MACR(FactorModel, GradientModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(self.layers >= 0, f"layers is {self.layers}", "give at least 0 layers")
         require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         for name in ("item_weight", "user_weight", "l2"):
             value = getattr(self, name)
             require(value >= 0, f"{name} is {value}", f"give an {name} of at least 0")
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    def unused(self) -> Mapping[str, str]:
+        return {} if self.backbone == "lightgcn" else {"layers": "with backbone mf"}
+
+    @property
+    def stops_early(self) -> bool:
+        return True
+
+    def learn(self, stop: Stop) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim), (self.dim,), (self.dim,)
-        self.tables = self.normal(*shapes)
+        self.tables = normal(*shapes, seed=self.seed, device=self.torch_device)
         self.graph = Graph(self.histories) if self.backbone == "lightgcn" else None
-        self.optimise(self.tables, self.loss, check, epochs)
+        self.log = self.minimise(self.loss, self.tables, self.histories, stop, seed=self.seed)
 
     def matching(self) -> tuple[Tensor, Tensor]:
         """[n_users, dim] and [n_items, dim] factors whose products are m."""
@@ -96,8 +109,9 @@ class MACR(FactorModel, GradientModel):
     def publish(self) -> None:
         x, y = self.matching()
         of_user, of_item = (torch.sigmoid(t @ to)[:, None] for t, to in zip((x, y), self.tables[2:], strict=True))
-        self.user_factors = of_user * torch.cat([x, torch.full_like(of_user, -self.reference)], 1)
-        self.item_factors = of_item * torch.cat([y, torch.ones_like(of_item)], 1)
+        users = of_user * torch.cat([x, torch.full_like(of_user, -self.reference)], 1)
+        items = of_item * torch.cat([y, torch.ones_like(of_item)], 1)
+        self.table = FactorTable(users, items)
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         (x, y), (to_user, to_item) = self.matching(), self.tables[2:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -12,28 +13,37 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.errors import need, require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.least_squares import least_squares, leave_one_out
-from aleator.models.factors import FactorModel
-from aleator.models.squares import SquaresModel, squares_by_hand
+from aleator.models.base import Model
+from aleator.models.epochs import Epochs, normal
+from aleator.models.factors import FactorTable
+from aleator.models.squares import Negatives, squared_error, squares_by_hand
 from aleator.options import Among, Between, Ranges
 from aleator.progress import progress
 from aleator.training.loop import Log
+from aleator.training.stop import Stop
+
+_OF_ADAM = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negatives")
+_OF_ALS = ("iterations",)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MF(FactorModel, SquaresModel):
+class MF(Epochs, Model):
     """Matrix factorisation: r_ui = <x_u, y_i>, near 0 for a pair that is not expected and near 1 for one that is.
 
-    Minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2) with w = 1 on observed pairs (times their weight) and `mu`
-    on the others (Hu, Koren and Volinsky, 2008). `solver="als"` does so one side at a time, `"adam"` by gradients, with
-    the others as `negatives` says: all, or drawn for each user, or one set for a batch.
+    It minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2). The weight w is 1 on observed pairs (times their weight)
+    and `mu` on the others (Hu, Koren and Volinsky, 2008).
+
+    `solver="als"` solves one side at a time, `iterations` times. `solver="adam"` takes gradient steps with early
+    stopping. An option of the other solver is refused.
     """
 
+    dim: int = 128
     l2: float = 0.005
     solver: Literal["als", "adam"] = "als"
     iterations: int = 15  # of ALS
     lr: float = 2e-3
+    negatives: Negatives = "all"
 
     solved_by: str | None = field(default=None, init=False)  # "implicit", "torch" or "adam"
 
@@ -57,26 +67,29 @@ class MF(FactorModel, SquaresModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
         require(self.iterations >= 1, f"iterations is {self.iterations}", "give at least 1")
+
+    def unused(self) -> Mapping[str, str]:
+        names = _OF_ADAM if self.solver == "als" else _OF_ALS
+        return dict.fromkeys(names, f"with solver {self.solver}")
 
     @property
     def stops_early(self) -> bool:
         return self.solver == "adam"
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    def learn(self, stop: Stop) -> None:
         if self.solver == "adam":
-            self.user_factors, self.item_factors = self.normal(
-                (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
-            )
-            self.optimise(self.parameters(), self.loss, check, epochs)
-            self.solved_by = "adam"
+            self._by_adam(stop)
         elif self.torch_device.type == "cuda":
-            self._als_torch()
+            self._by_als_in_torch()
         else:
-            self._als_implicit()
+            self._by_als_of_implicit()
 
-    def _als_implicit(self) -> None:
+    # Alternating least squares
+
+    def _by_als_of_implicit(self) -> None:
         need("implicit", "ALS on the CPU (solver adam does not)")
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
@@ -91,68 +104,83 @@ class MF(FactorModel, SquaresModel):
                 random_state=self.seed,
             )
             als.fit(self._matrix(), show_progress=False, callback=lambda *_: shown.advance(1))
-        self.item_factors = torch.from_numpy(als.item_factors).to(self.torch_device)
-        self._finish("implicit")
+        self._finish_als(torch.from_numpy(als.item_factors).to(self.torch_device), "implicit")
 
-    def _als_torch(self) -> None:
-        """The same alternation by batched Cholesky factorisations on the device."""
+    def _by_als_in_torch(self) -> None:
+        """The same alternation on a GPU, by batched Cholesky factorisations."""
         generator = torch.Generator(self.torch_device).manual_seed(self.seed)
         shape = (self.fitted.n_items, self.dim)
-        self.item_factors = 0.01 * torch.rand(shape, generator=generator, device=self.torch_device)
+        items = 0.01 * torch.rand(shape, generator=generator, device=self.torch_device)
         rows, by_item = self._rows(), Histories(self._matrix().T.tocsr(), self.torch_device)
         with progress("MF by ALS", self.iterations) as shown:
             for _ in range(self.iterations):
-                users = least_squares(self.item_factors, rows, self.mu, self.l2)
-                self.item_factors = least_squares(users, by_item, self.mu, self.l2)
+                users = least_squares(items, rows, self.mu, self.l2)
+                items = least_squares(users, by_item, self.mu, self.l2)
                 shown.advance(1)
-        self._finish("torch")
+        self._finish_als(items, "torch")
 
-    def _finish(self, solver: str) -> None:
-        """Solve the users exactly once more: a user and a newcomer of the same history then get the same scores."""
-        self.user_factors = least_squares(self.item_factors, self._rows(), self.mu, self.l2)
+    def _finish_als(self, items: Tensor, solver: str) -> None:
+        """Solve the users once more: a user and a newcomer with the same history then get the same scores."""
+        self.table = FactorTable(least_squares(items, self._rows(), self.mu, self.l2), items)
         self.solved_by, self.log = solver, Log(self.iterations)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
-        """[n] the weights of observed pairs in the loss, by their items and their weights in the data."""
+        """[n] the weights of observed pairs in the loss, from their items and their weights in the data."""
         return weight
 
     def _rows(self, users: Users | None = None) -> Histories:
-        """Everybody's observed pairs, or those of a batch, with the weights that they have in the loss."""
-        rows = copy.copy(self.histories) if users is None else Histories.of_users(users, len(self.item_factors))
+        """The observed pairs of everybody, or of a batch, with the weights that they have in the loss."""
+        rows = copy.copy(self.histories) if users is None else Histories.of_users(users, self.fitted.n_items)
         rows.weight = self.pair_weight(rows.item, rows.weight)
         return rows
 
     def _matrix(self) -> sp.csr_matrix:
-        """Everybody's, on the host."""
+        """Those of everybody, on the host."""
         csr, weight = self.fitted.csr, self._rows().weight.cpu().numpy()
         return sp.csr_matrix((weight, csr.indices, csr.indptr), shape=csr.shape)
 
+    # Adam
+
+    def _by_adam(self, stop: Stop) -> None:
+        shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
+        self.table = FactorTable(*normal(*shapes, seed=self.seed, device=self.torch_device))
+        self.log = self.minimise(self.loss, self.parameters(), self.histories, stop, seed=self.seed)
+        self.solved_by = "adam"
+
     def parameters(self) -> list[Tensor]:
-        return [self.user_factors, self.item_factors]
+        return [self.table.users, self.table.items]
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch, or its estimate from a share of the others; item L2 in proportion."""
+        """The objective summed over a batch, with the batch's share of the items' penalty."""
         users = replace(users, weight=self.pair_weight(users.item, users.weight))
-        x, y = self.user_factors.index_select(0, users.index), self.item_factors
-        share, mean = len(users) / self.fitted.n_users, 1 / len(users)
+        table, share, mean = self.table, len(users) / self.fitted.n_users, 1 / len(users)
+        x, y = table.users.index_select(0, users.index), table.items
         if self.negatives != "all":
             penalty = x.square().sum() + y.square().sum() * share
-            return self.squares(x, y, users, generator) + self.l2 * penalty
-        # the gradient of the mean is put in place by hand, which spares passes of autograd over the tables
+            error = squared_error(x, y, users, self.mu, negatives=self.negatives, draw=generator)
+            return error + self.l2 * penalty
+        # gradients by hand, of the mean over the users: autograd would pass over the tables several times
         found = squares_by_hand(x, y, users, self.mu, l2=(self.l2, self.l2 * share), scale=mean)
-        self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, found.x)
-        self.item_factors.grad = found.y
+        table.users.grad = torch.zeros_like(table.users).index_copy_(0, users.index, found.x)
+        table.items.grad = found.y
         return found.loss
 
+    # Newcomers, and residuals out of sample
+
+    @property
+    def _calibrated(self) -> bool:
+        """Whether a linear map is part of the factors, which then no longer minimise the loss."""
+        return self.table.dim != self.dim
+
     def fold_in(self, users: Users) -> Tensor:
-        """Newcomers are solved for exactly, but for those of calibrated factors."""
-        if self.calibrated:
+        """Least squares for each newcomer, unless the factors are calibrated."""
+        if self._calibrated:
             return super().fold_in(users)
-        return least_squares(self.item_factors, self._rows(users), self.mu, self.l2)
+        return least_squares(self.table.items, self._rows(users), self.mu, self.l2)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """In closed form for the least squares of the user: `kernels.leave_one_out`."""
-        if self.solver != "als" or self.calibrated:
+        """In closed form, for the least squares of a user."""
+        if self.solver != "als" or self._calibrated:
             return None
-        found = leave_one_out(self.item_factors, self._rows(users), self.mu, self.l2)
+        found = leave_one_out(self.table.items, self._rows(users), self.mu, self.l2)
         return found if self.map is None else self.map(found)

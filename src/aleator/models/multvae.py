@@ -11,24 +11,26 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import history_sum
-from aleator.models.factors import ProductModel
-from aleator.models.squares import SquaresModel
+from aleator.models.base import Model
+from aleator.models.epochs import Epochs, normal
+from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
+from aleator.training.stop import Stop
 
 _LARGEST = 10.0  # log-variance: beyond it exp is of no use, and in time overflows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MultVAE(ProductModel, SquaresModel):
+class MultVAE(Epochs, Model):
     """A variational autoencoder of histories (Liang et al., 2018): `hidden` units, a Gaussian in `dim`, `hidden` units.
 
     The last layer is an inner product, r_ui = <[h_u, 1], [w_i, b_i]>. The AUR paper trains it by squared error instead of
-    a multinomial likelihood: r_ui is near 0 for a pair that is not expected and near 1 for one that is. A user is a
-    history and nothing more, so newcomers get what a user with their history gets.
-    `sample` draws from the Gaussian in training (scores take its mean), `kl` is the weight of its divergence from the
-    standard one, and `dropout` the share of a history that is left out in training.
+    a multinomial likelihood. r_ui is near 0 for a pair that is not expected and near 1 for one that is. A user is only a
+    history here, so a newcomer gets the same scores as a user with that history.
+
+    `sample` draws from the Gaussian in training; scores take its mean. `kl` is the weight of its divergence from the
+    standard Gaussian. `dropout` is the share of a history that is left out in training.
     """
 
     hidden: int = 1024
@@ -38,6 +40,7 @@ class MultVAE(ProductModel, SquaresModel):
     kl: float = 0.0
     weight_decay: float = 1.0
     lr: float = 5e-4  # at 2e-3 all units may saturate, and stay so
+    negatives: Negatives = "all"
 
     encoder: Tensor = field(init=False)  # [n_items + 1, hidden]: the last row is the bias, as in the next two
     gaussian: Tensor = field(init=False)  # [hidden + 1, 2 dim]: to the mean and the log-variance
@@ -68,16 +71,22 @@ class MultVAE(ProductModel, SquaresModel):
         require(0 <= self.dropout < 1, f"dropout is {self.dropout}", "give a share from 0 to below 1")
         require(min(self.kl, self.weight_decay) >= 0, "kl or weight_decay is below 0", "give at least 0")
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    @property
+    def stops_early(self) -> bool:
+        return True
+
+    def learn(self, stop: Stop) -> None:
         n_items, hidden, dim = self.fitted.n_items, self.hidden, self.dim
         shapes = (n_items, hidden), (hidden, 2 * dim), (dim, hidden), (n_items, hidden)
-        drawn = self.normal(*shapes, spread=1.0)
+        drawn = normal(*shapes, seed=self.seed, device=self.torch_device, spread=1.0)
         encoder, gaussian, decoder, items = (table * math.sqrt(2 / sum(table.shape)) for table in drawn)  # Xavier's
         self.encoder, self.gaussian, self.decoder = (
             torch.cat([table, torch.zeros_like(table[:1])]) for table in (encoder, gaussian, decoder)
         )
         self.item_factors = torch.cat([items, torch.zeros_like(items[:, :1])], 1)
-        self.optimise(self.parameters(), self.loss, check, epochs, self.weight_decay)
+        self.log = self.minimise(
+            self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
+        )
 
     def parameters(self) -> list[Tensor]:
         return [self.encoder, self.gaussian, self.decoder, self.item_factors]
@@ -92,7 +101,8 @@ class MultVAE(ProductModel, SquaresModel):
         noise = torch.randn(mean.shape, generator=generator, device=device) if self.sample else 0
         x = self._decode(mean + noise * (log_variance / 2).exp())
         divergence = (mean.square() + log_variance.exp() - log_variance - 1).sum() / 2 if self.kl else 0
-        return self.squares(x, self.item_factors, users, generator) + self.kl * divergence
+        error = squared_error(x, self.item_factors, users, self.mu, negatives=self.negatives, draw=generator)
+        return error + self.kl * divergence
 
     def _encode(self, users: Users, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and log-variance [B, dim] of each history, a vector of length 1; `keep` [n] weighs its items."""
@@ -106,7 +116,7 @@ class MultVAE(ProductModel, SquaresModel):
         h = torch.tanh(_layer(z, self.decoder))
         return torch.cat([h, torch.ones_like(h[:, :1])], 1)
 
-    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+    def raw_factors(self, users: Users) -> tuple[Tensor, Tensor]:
         return self._decode(self._encode(users)[0]), self.item_factors
 
 

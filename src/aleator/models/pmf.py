@@ -9,31 +9,33 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Users, pieces
+from aleator.device import budget
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products
-from aleator.models.factors import TableModel
-from aleator.models.gradient import GradientModel
+from aleator.models.base import Model
+from aleator.models.epochs import Epochs, normal
+from aleator.models.factors import FactorTable
 from aleator.options import Among, Between, Ranges
-
-_CELLS = {"cpu": 1 << 21, "cuda": 1 << 27}  # scores that are held at a time
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PMF(TableModel, GradientModel):
+class PMF(Epochs, Model):
     """Probabilistic matrix factorisation (Mnih and Salakhutdinov, 2007): r_ui = sigmoid(<x_u, y_i>), between 0 and 1.
 
     The label is N(r_ui, `noise_variance`), and the factors are N(0, `user_variance`) and N(0, `item_variance`). The most
-    likely ones minimise sum w_ui (r_ui - Y_ui)^2 + noise_variance (|x|^2 / user_variance + |y|^2 / item_variance), with
+    likely factors minimise sum w_ui (r_ui - Y_ui)^2 + noise_variance (|x|^2 / user_variance + |y|^2 / item_variance), with
     w = 1 on observed pairs (times their weight) and `mu` on the others.
     """
 
+    dim: int = 128
     noise_variance: float = 1.0
     user_variance: float = 3.0
     item_variance: float = 3.0
     mu: float = 0.03
     lr: float = 1e-2
 
+    scores_are_products: ClassVar[bool] = False
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
         "dim": Among(32, 64, 128, 256),
@@ -50,35 +52,42 @@ class PMF(TableModel, GradientModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(
             min(self.noise_variance, self.user_variance, self.item_variance) > 0,
             "a variance is not positive",
             "give variances above 0",
         )
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        """From the score that fits each item best if it is the same for everybody, in the first dimension.
+    @property
+    def stops_early(self) -> bool:
+        return True
 
-        Small random factors alone would start at 1/2: far too high for sparse data, and Adam's steps stay short for long
-        after the steep way down.
+    def learn(self, stop: Stop) -> None:
+        """Start from the score that fits each item best if it is the same for everybody, in the first dimension.
+
+        Small random factors alone would start at 1/2. That is far too high for sparse data: after the steep way down,
+        Adam's steps stay short for long.
         """
         data = self.fitted
-        self.user_factors, self.item_factors = self.normal(
-            (data.n_users, self.dim), (data.n_items, self.dim), spread=0.1
-        )
+        shapes = (data.n_users, self.dim), (data.n_items, self.dim)
+        users, items = normal(*shapes, seed=self.seed, device=self.torch_device, spread=0.1)
         count = torch.tensor(data.popularity, device=self.torch_device)
         level = ((count + 0.5) / (self.mu * (data.n_users - count) + 0.5)).log()
         scale = level.abs().mean().sqrt().clamp_min(0.1)
-        self.user_factors[:, 0], self.item_factors[:, 0] = scale, level / scale
-        self.optimise([self.user_factors, self.item_factors], self.loss, check, epochs)
+        users[:, 0], items[:, 0] = scale, level / scale
+        self.table = FactorTable(users, items)
+        self.log = self.minimise(self.loss, [users, items], self.histories, stop, seed=self.seed)
 
     @torch.no_grad()
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch, the items' prior in proportion; the gradient of the mean is put in place.
+        """The objective summed over a batch, with the batch's share of the items' prior.
 
-        All pairs count as unobserved first, a block at a time, and the observed ones are then put right.
+        It fills the gradients itself, with those of the mean over the users. The blocks count all pairs as unobserved,
+        and the terms of the observed pairs correct for that.
         """
-        x, y = self.user_factors.index_select(0, users.index), self.item_factors
+        table = self.table
+        x, y = table.users.index_select(0, users.index), table.items
         of_user = self.noise_variance / self.user_variance
         of_item = self.noise_variance / self.item_variance * len(users) / self.fitted.n_users
         r = pair_products(x, y, users).sigmoid_()
@@ -87,7 +96,7 @@ class PMF(TableModel, GradientModel):
         slope = (users.weight * (r - 1) - self.mu * r) * r * (1 - r)  # by <x, y>, halved, as all that follow
         dx, dy = of_user * x + history_sum(y, users, slope), of_item * y
         add_by_item(dy, x, users, slope)
-        size = max(_CELLS[x.device.type] // len(y), 1)
+        size = max(budget(x.device).pmf_scores // len(y), 1)
         for part, into in zip(pieces(x, size), pieces(dx, size), strict=True):
             r = (part @ y.T).sigmoid_()
             squared = self.mu * r.square()
@@ -96,13 +105,13 @@ class PMF(TableModel, GradientModel):
             into += slopes @ y
             dy += slopes.T @ part
         mean = 2 / len(users)
-        self.user_factors.grad = torch.zeros_like(self.user_factors).index_copy_(0, users.index, dx.mul_(mean))
-        self.item_factors.grad = dy.mul_(mean)
+        table.users.grad = torch.zeros_like(table.users).index_copy_(0, users.index, dx.mul_(mean))
+        table.items.grad = dy.mul_(mean)
         return loss
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        y = self.item_factors if items is None else self.item_factors[items]
-        return (self.factors_of(users) @ y.T).sigmoid_()
+        y = self.table.items if items is None else self.table.items[items]
+        return (self.table.rows(users, self.fold_in) @ y.T).sigmoid_()
 
     def raw_pairs(self, users: Users) -> Tensor:
-        return pair_products(self.factors_of(users), self.item_factors, users).sigmoid_()
+        return pair_products(self.table.rows(users, self.fold_in), self.table.items, users).sigmoid_()

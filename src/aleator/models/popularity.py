@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Users
-from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -22,7 +22,7 @@ class Popularity(Model):
     learned: ClassVar[tuple[str, ...]] = ("share",)
     personalises: ClassVar[bool] = False
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    def learn(self, stop: Stop) -> None:
         self.share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).float().to(self.torch_device)
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Users
-from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
+from aleator.training.stop import Stop
 
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed number
 
@@ -28,7 +28,7 @@ class Random(Model):
     facts: ClassVar[tuple[str, ...]] = ("density",)
     personalises: ClassVar[bool] = False
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    def learn(self, stop: Stop) -> None:
         self.density = len(self.fitted) / (self.fitted.n_users * self.fitted.n_items)
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:

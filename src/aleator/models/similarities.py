@@ -26,6 +26,7 @@ class Dense:
 
     def __init__(self, table: Tensor) -> None:
         self.table = table
+        self.n_items = len(table)
 
     def block(self, users: Users, items: Tensor | None = None) -> Tensor:
         """Scores of all items or of `items`, [B, n]: the rows of each history summed, with the weights of its pairs."""

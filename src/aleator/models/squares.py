@@ -1,4 +1,4 @@
-"""Models that are trained by squared error on observed and unobserved pairs, and that error over all items at once."""
+"""The squared error on observed and unobserved pairs, over all items at once or over a share of them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,52 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products
-from aleator.models.gradient import GradientModel
+
+Negatives = Literal["all", "each", "shared"]
+"""How the unobserved pairs enter the loss. In expectation all three are the same.
+
+"all" takes every one of them with weight mu. They come from one Gram matrix, so an epoch costs the observed pairs and
+not users x items. "each" draws a share mu of them for each user, as the AUR paper does. "shared" draws one set of items
+for all users of a batch, as the paper's released program does.
+"""
 
 
-def squares(x: Tensor, y: Tensor, users: Users, mu: float, positive: float = 1.0, less: Tensor | None = None) -> Tensor:
+def squared_error(
+    x: Tensor,
+    y: Tensor,
+    users: Users,
+    mu: float,
+    *,
+    negatives: Negatives = "all",
+    draw: torch.Generator | None = None,
+    positive: float = 1.0,
+    less: Tensor | None = None,
+) -> Tensor:
     """Summed over a batch and all items: w `positive` (r - 1)^2 on observed pairs of weight w, `mu` r^2 on the others.
 
-    r = <x_u, y_i> for x [B, dim] and y [n_items, dim]; on observed pairs `less` [n] is subtracted from it. It
-    costs the observed pairs and dim^2 for each user and item, not users x items.
+    r = <x_u, y_i> for x [B, dim] and y [n_items, dim]. On observed pairs `less` [n] is subtracted from it.
     """
-    loss: Tensor = _Squares.apply(x, y, users, mu, positive, less)  # type: ignore[no-untyped-call]
-    return loss
+    if negatives == "all":
+        loss: Tensor = _Squares.apply(x, y, users, mu, positive, less)  # type: ignore[no-untyped-call]
+        return loss
+    assert draw is not None, "a share of the negatives is drawn"
+    scores = x @ y.T
+    observed = scores[users.row, users.item]
+    others = (_drawn(scores, users, mu, negatives, draw) * scores.square()).sum()
+    error = (observed if less is None else observed - less) - 1
+    return others + positive * (users.weight * error.square()).sum()
+
+
+def _drawn(scores: Tensor, users: Users, mu: float, negatives: Negatives, draw: torch.Generator) -> Tensor:
+    """[B, n_items] 1 for the unobserved pairs that were drawn."""
+    if negatives == "each":
+        drawn = (torch.rand(scores.shape, generator=draw, device=scores.device) < mu).to(scores.dtype)
+    else:  # floor(mu * n_items) items, as the released program draws them
+        n_items = scores.shape[1]
+        pick = torch.randperm(n_items, generator=draw, device=scores.device)[: int(mu * n_items)]
+        drawn = torch.zeros_like(scores, requires_grad=False).index_fill_(1, pick, 1)
+    drawn[users.row, users.item] = 0
+    return drawn
 
 
 @dataclass(frozen=True)
@@ -45,9 +80,9 @@ def squares_by_hand(
     l2: tuple[float, float] = (0.0, 0.0),
     scale: float = 1.0,
 ) -> Slopes:
-    """`squares` + l2[0] |x|^2 + l2[1] |y|^2, and `scale` times its gradients.
+    """The squared error with all negatives + l2[0] |x|^2 + l2[1] |y|^2, and `scale` times its gradients.
 
-    sum_i <x, y_i>^2 = x' (Y'Y) x takes one Gram matrix; the observed pairs are taken out of it.
+    sum_i <x, y_i>^2 = x' (Y'Y) x takes one Gram matrix. The observed pairs are then taken out of the sum.
     """
     product, twice = pair_products(x, y, users), 2 * scale
     weight = users.weight if positive == 1 else positive * users.weight
@@ -82,44 +117,3 @@ class _Squares(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         dx, dy, dless = (slope * grads[0] for slope in ctx.saved_tensors)
         return dx, dy, None, None, None, dless if ctx.needs_input_grad[5] else None
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class SquaresModel(GradientModel):
-    """r_ui = <x_u, y_i>, trained on (r_ui - Y_ui)^2 with weight `mu` on the unobserved pairs.
-
-    The AUR paper draws a random share `mu` of them in each batch (`negatives="each"`), the same in expectation; its
-    released program draws one set of items for all users of a batch (`"shared"`). With `"all"` they come from one Gram
-    matrix, so that an epoch costs the observed pairs and not users x items.
-    """
-
-    negatives: Literal["all", "each", "shared"] = "all"
-
-    def squares(
-        self,
-        x: Tensor,
-        y: Tensor,
-        users: Users,
-        generator: torch.Generator,
-        positive: float = 1.0,
-        less: Tensor | None = None,
-    ) -> Tensor:
-        """The squared error of a batch as in `squares`, or its estimate from a share of the unobserved pairs."""
-        if self.negatives == "all":
-            return squares(x, y, users, self.mu, positive, less)
-        scores = x @ y.T
-        observed = scores[users.row, users.item]
-        others = (self._drawn(scores, users, generator) * scores.square()).sum()
-        error = (observed if less is None else observed - less) - 1
-        return others + positive * (users.weight * error.square()).sum()
-
-    def _drawn(self, scores: Tensor, users: Users, generator: torch.Generator) -> Tensor:
-        """[B, n_items] 1 for the unobserved pairs that were drawn."""
-        if self.negatives == "each":
-            drawn = (torch.rand(scores.shape, generator=generator, device=scores.device) < self.mu).to(scores.dtype)
-        else:  # floor(mu * n_items) items, the same for all users of the batch, as the released program draws them
-            n_items = scores.shape[1]
-            pick = torch.randperm(n_items, generator=generator, device=scores.device)[: int(self.mu * n_items)]
-            drawn = torch.zeros_like(scores, requires_grad=False).index_fill_(1, pick, 1)
-        drawn[users.row, users.item] = 0
-        return drawn

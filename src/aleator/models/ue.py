@@ -10,21 +10,22 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import history_sum
-from aleator.models.factors import ProductModel
-from aleator.models.squares import SquaresModel
+from aleator.models.base import Model
+from aleator.models.epochs import Epochs, normal
+from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class UE(ProductModel, SquaresModel):
+class UE(Epochs, Model):
     """r_ui = <p_u, q_i>, p_u = sum of z_i over the history / sqrt(size of the history) (Wang et al., 2023).
 
-    The AUR paper's ablation: an estimator's architecture and weights (`alpha` on observed pairs, 1 on the others)
-    without its uncertainty. Trained by squared error, so that r_ui is near 0 for a pair that is not expected and higher
-    for one that is. `self_exclude` leaves an observed item out of the history when its own loss is computed, or else
-    the model learns to repeat the history; the paper does not do so.
+    This is the AUR paper's ablation: the architecture and weights of an estimator (`alpha` on observed pairs, 1 on the
+    others) without its uncertainty. It is trained by squared error, so r_ui is near 0 for a pair that is not expected
+    and higher for one that is. `self_exclude` leaves an observed item out of the history when its own loss is computed.
+    Without that the model learns to repeat the history. The paper does not do so.
     """
 
     dim: int = 1024
@@ -33,6 +34,7 @@ class UE(ProductModel, SquaresModel):
     self_exclude: bool = True
     weight_decay: float = 1.0
     check_every: int = 1
+    negatives: Negatives = "all"
 
     z: Tensor = field(init=False)  # [n_items, dim]
     q: Tensor = field(init=False)  # [n_items, dim]
@@ -63,10 +65,16 @@ class UE(ProductModel, SquaresModel):
         require(self.alpha > 0, f"alpha is {self.alpha}", "give an alpha above 0")
         require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give at least 0")
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
+    @property
+    def stops_early(self) -> bool:
+        return True
+
+    def learn(self, stop: Stop) -> None:
         shape = self.fitted.n_items, self.dim
-        self.z, self.q = self.normal(shape, shape)
-        self.optimise(self.parameters(), self.loss, check, epochs, self.weight_decay)
+        self.z, self.q = normal(shape, shape, seed=self.seed, device=self.torch_device)
+        self.log = self.minimise(
+            self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
+        )
 
     def parameters(self) -> list[Tensor]:
         return [self.z, self.q]
@@ -74,9 +82,12 @@ class UE(ProductModel, SquaresModel):
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         """The squared error summed over a batch."""
         less = self._own(users) if self.self_exclude else None
-        return self.squares(*self.factors(users), users, generator, self.alpha, less)
+        p, q = self.raw_factors(users)
+        return squared_error(
+            p, q, users, self.mu, negatives=self.negatives, draw=generator, positive=self.alpha, less=less
+        )
 
-    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
+    def raw_factors(self, users: Users) -> tuple[Tensor, Tensor]:
         return history_sum(self.z, users, self._share(users)), self.q
 
     def _share(self, users: Users) -> Tensor:

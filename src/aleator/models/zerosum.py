@@ -21,10 +21,10 @@ from aleator.training.negatives import whole_below
 class ZeroSum(BPR):
     """BPR whose scores do not grow with popularity among the items that a user observed (Rhee, Cho and Suh, 2022).
 
-    The loss of a triple (u, p, n) is 1 - `evenness` times that of BPR plus `evenness` times a regulariser:
-    -ln(1 - tanh |r_up + r_un|) ("zero_sum": observed items share one score, and all others its opposite), or
-    -ln(1 - tanh |r_up - r_up'|) - ln(1 - tanh |r_un - r_un'|) ("pos2neg2") with another triple (u, p', n') of the user.
-    r_ui is an inner product, and is brought onto the label's scale after training.
+    The loss of a triple (u, p, n) is 1 - `evenness` times that of BPR plus `evenness` times a regulariser. The
+    regulariser "zero_sum" is -ln(1 - tanh |r_up + r_un|): observed items share one score, and all others its opposite.
+    "pos2neg2" is -ln(1 - tanh |r_up - r_up'|) - ln(1 - tanh |r_un - r_un'|), with another triple (u, p', n') of the
+    user. r_ui is an inner product that is calibrated to the label's scale after training.
     """
 
     regulariser: Literal["zero_sum", "pos2neg2"] = "zero_sum"

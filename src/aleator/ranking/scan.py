@@ -1,9 +1,8 @@
 """Exact top-k of a blend on a CPU, many times faster than scoring everything in float32.
 
-Expectation and log-variance are inner products, and the blend rises with both. So each is first computed in 8-bit
-integers for all items, with a bound on how far that can be off (Cauchy-Schwarz on what rounding lost). Blocks of items
-whose bounds are below the k-th best are skipped, and the few items that remain are scored exactly: nothing is
-approximate in the result.
+Expectation and log-variance are inner products, and the blend rises with both. Each is first computed in 8-bit integers
+for all items, with a bound on the error (Cauchy-Schwarz on what rounding lost). Blocks of items whose bounds are below
+the k-th best are skipped. The few items that remain are scored exactly, so the result is exact.
 """
 
 from __future__ import annotations
@@ -30,14 +29,12 @@ _SLACK = 1e-4  # of |p| |q|: more than float32 sums can be off
 @cache
 def available() -> bool:
     """Whether this PyTorch multiplies 8-bit integers on this CPU without overflow."""
-    if not hasattr(torch, "_int_mm"):
-        return False
     draw = torch.Generator().manual_seed(0)
     a = torch.randint(120, 128, (32, 64), generator=draw).to(torch.int8)
     b = torch.randint(-127, 128, (64, 32), generator=draw).to(torch.int8)
     try:
         return torch.equal(torch._int_mm(a, b).long(), a.long() @ b.long())
-    except RuntimeError:
+    except (RuntimeError, AttributeError):
         return False
 
 
@@ -113,6 +110,10 @@ class Scan:
         self.place[self.order] = torch.arange(len(q))
         self.sides = Side(y, self.order), Side(q, self.order)
         self.k = k  # K = 1 / beta, the scale of the variance
+
+    def is_of(self, y: Tensor, q: Tensor) -> bool:
+        """Whether it was made of these tensors."""
+        return self.sides[0].table is y and self.sides[1].table is q
 
     def top(
         self,

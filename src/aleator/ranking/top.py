@@ -1,4 +1,4 @@
-"""Ranking: the blend, the mask of what was seen, and exact top-k in bounded memory on any device."""
+"""The k best items: the mask of what was seen, and exact top-k in bounded memory on any device."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Users
+from aleator.device import budget
 from aleator.ranking.blend import blend
 
 Score = Callable[[Users, Tensor | None], Tensor]  # (users, items or None for all) -> [B, n]
-MEMORY = {"cpu": 256 << 20, "cuda": 4 << 30}  # bytes that a block of scores and its copies may take
 _COPIES = 6  # blocks of the same shape alive at once: two scores, the blend, the top-k's workspace
 
 
@@ -89,7 +89,7 @@ def hide(scores: Tensor, users: Users, first: int = 0) -> None:
 
 def blocks(n_users: int, n_items: int, device: torch.device, memory: int | None = None) -> tuple[int, int]:
     """How many users and how many items to score at a time within `memory` bytes."""
-    cells = max((memory or MEMORY[device.type]) // (4 * _COPIES), 1)
+    cells = max((memory or budget(device).score_bytes) // (4 * _COPIES), 1)
     items = min(n_items, max(cells, 1))
     return max(min(n_users, cells // items), 1), items
 

@@ -1,7 +1,7 @@
-"""The one training loop: batches of users from CSR on the device, early stopping, best weights restored.
+"""The one training loop: batches of users, early stopping, best weights restored.
 
-A step makes no round trip to the host: batches are cut on the host by sizes that are known there, the loss is added up on
-the device, and it is read once an epoch.
+A step needs no round trip between the host and the device. The host cuts batches by the sizes of the histories, which
+it knows. The device adds up the loss, and the host reads it once an epoch.
 """
 
 from __future__ import annotations
@@ -20,125 +20,191 @@ from torch import Tensor
 from aleator.batches import Histories, Users, pieces
 from aleator.errors import AleatorError
 from aleator.progress import progress
-from aleator.training.row_adam import RowAdam
+from aleator.training.stop import Stop
 
 Precision = Literal["auto", "float32", "tf32", "bf16"]
 Loss = Callable[[Users, torch.Generator], Tensor]  # summed over the users of a batch
-Watcher = Callable[[str, int, float], None]  # gets the label of a training, the epoch and the metric
+Watcher = Callable[[str, int, float], None]  # takes the label of a training, the epoch and the metric
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 class Optimizer(Protocol):
-    """What takes the steps: one of PyTorch's, or `RowAdam`."""
+    """What takes the steps."""
 
-    def zero_grad(self, set_to_none: bool = True) -> None: ...
-    def step(self) -> Any: ...
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients."""
+
+    def step(self) -> Any:
+        """Move the parameters by their gradients."""
+
+    def settle(self) -> None:
+        """Finish all moves that were put off, since somebody is going to read the parameters."""
+
+
+class AdamW(torch.optim.AdamW):
+    """PyTorch's AdamW, which puts nothing off."""
+
+    def settle(self) -> None:
+        """There is nothing to finish."""
 
 
 @dataclass
 class Log:
-    """What a training did: its best epoch, and a row for each epoch with the loss and, where checked, the metric."""
+    """What a training did: its best epoch, and for each epoch the loss and, where it was checked, the metric."""
 
     best_epoch: int = 0
     rows: list[dict[str, float]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list, compare=False)  # of each epoch without its check; not saved
 
+    @property
+    def epochs(self) -> int:
+        """How many epochs a refit takes: at least one."""
+        return max(self.best_epoch, 1)
+
     def to_dict(self) -> dict[str, Any]:
         return {"best_epoch": self.best_epoch, "rows": self.rows}
 
 
-@dataclass
-class Trainer:
-    """Adam(W) over batches of users. `check` gives the metric to maximise; without it all `max_epochs` are run."""
+@dataclass(kw_only=True)
+class Loop:
+    """Adam(W) over batches of users, and when to look at the metric."""
 
     max_epochs: int
     batch_size: int
     lr: float
     device: torch.device
     weight_decay: float = 0.0
-    patience: int = 10  # checks without a better metric before stopping
-    check_every: int = 1  # epochs
-    tolerance: float = 0.0  # the last epoch within that share of the best metric is kept, not the very best
+    patience: int = 10  # checks without a better metric before training stops
+    check_every: int = 1  # epochs between two checks
+    tolerance: float = 0.0  # keep the last epoch whose metric is within this share of the best
     precision: Precision = "auto"
     clip: float | None = None  # the largest norm of a gradient
-    from_start: bool = False  # whether where it starts may be the best, as epoch 0
+    from_start: bool = False  # whether the start may be the best, as epoch 0
     seed: int = 0
     label: str = "training"
 
-    def fit(
+    def minimise(
         self,
-        parameters: Sequence[Tensor],
         loss: Loss,
+        parameters: Sequence[Tensor],
         histories: Histories,
-        check: Callable[[], float] | None = None,
+        stop: Stop,
         optimizer: Optimizer | None = None,
     ) -> Log:
-        """Minimise `loss` (a sum over the users of a batch) over all users with a history; by AdamW if not told how.
+        """Minimise `loss` (a sum over the users of a batch) over all users with a history, by AdamW by default.
 
-        A loss without a graph has filled the gradients itself, with those of its mean over the users.
+        A loss that builds no autograd graph fills the gradients itself, with those of its mean over the users.
         """
-        generator = torch.Generator(self.device).manual_seed(self.seed)
-        order = torch.Generator().manual_seed(self.seed)
-        optimizer = optimizer or torch.optim.AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
-        who = (histories.host_size > 0).nonzero().squeeze(1)
-        # even batches: a small last one would step as far as the others on a handful of users
-        size = math.ceil(len(who) / max(math.ceil(len(who) / self.batch_size), 1))
-        log, best, stale = Log(), -math.inf, 0
-        best_weights = [] if check is None else [p.detach().clone() for p in parameters]
-        if check is not None and self.from_start:
-            best = check()
-        with progress(self.label, self.max_epochs) as shown:
-            for epoch in range(1, self.max_epochs + 1):
+        optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
+        epochs = _Epochs(self, loss, parameters, histories, optimizer)
+        best, log, last = _Best(self, parameters, stop), Log(), stop.epochs or self.max_epochs
+        with progress(self.label, last) as shown:
+            for epoch in range(1, last + 1):
                 start = time.perf_counter()
-                total = torch.zeros((), dtype=torch.float64, device=self.device)
-                shuffled = who[torch.randperm(len(who), generator=order)]
-                for index in pieces(shuffled, size):
-                    with products(self.precision, self.device):
-                        optimizer.zero_grad(set_to_none=True)
-                        value = loss(histories.batch(index, trained=True), generator) / len(index)
-                        if value.requires_grad:
-                            value.backward()  # type: ignore[no-untyped-call]
-                    if self.clip is not None:
-                        torch.nn.utils.clip_grad_norm_(parameters, self.clip)
-                    optimizer.step()
-                    total += value.detach() * len(index)
-                row = {"epoch": epoch, "loss": float(total) / max(len(who), 1)}
+                row = {"epoch": epoch, "loss": epochs.run()}
                 log.seconds.append(time.perf_counter() - start)
-                if not math.isfinite(row["loss"]):
-                    raise AleatorError(
-                        f"{self.label} diverged: the loss is {row['loss']} in epoch {epoch}",
-                        f"try a learning rate below {self.lr:g}",
-                    )
-                if check is not None and (epoch % self.check_every == 0 or epoch == self.max_epochs):
-                    if isinstance(optimizer, RowAdam):
-                        optimizer.settle()
-                    row["metric"] = check()
-                    if (watcher := _watcher.get()) is not None:
-                        watcher(self.label, epoch, row["metric"])
-                    better = row["metric"] > best
-                    best, stale = max(best, row["metric"]), 0 if better else stale + 1
-                    if better or (self.tolerance and row["metric"] >= (1 - self.tolerance) * best):
-                        log.best_epoch = epoch
-                        for kept, now in zip(best_weights, parameters, strict=True):
-                            kept.copy_(now.detach())
+                self._check_finite(row["loss"], epoch)
+                if stop.metric is not None and (epoch % self.check_every == 0 or epoch == last):
+                    optimizer.settle()
+                    row["metric"] = stop.metric()
+                    self._tell_watcher(epoch, row["metric"])
+                    best.see(epoch, row["metric"])
                 log.rows.append(row)
-                shown.advance(1, **{k: f"{v:.4f}" for k, v in row.items() if k != "epoch"})
-                if stale >= self.patience:
+                shown.advance(1, **{name: f"{value:.4f}" for name, value in row.items() if name != "epoch"})
+                if best.stale >= self.patience:
                     break
-        if isinstance(optimizer, RowAdam):
-            optimizer.settle()
-        if check is None:
-            log.best_epoch = self.max_epochs
-        else:
-            with torch.no_grad():
-                for now, kept in zip(parameters, best_weights, strict=True):
-                    now.copy_(kept)
+        optimizer.settle()
+        log.best_epoch = last if stop.metric is None else best.restore()
         return log
+
+    def _check_finite(self, loss: float, epoch: int) -> None:
+        if not math.isfinite(loss):
+            raise AleatorError(
+                f"{self.label} diverged: the loss is {loss} in epoch {epoch}",
+                f"try a learning rate below {self.lr:g}",
+            )
+
+    def _tell_watcher(self, epoch: int, metric: float) -> None:
+        watcher = _watcher.get()
+        if watcher is not None:
+            watcher(self.label, epoch, metric)
+
+
+class _Epochs:
+    """Passes over all users with a history, in random batches of equal size."""
+
+    def __init__(
+        self, loop: Loop, loss: Loss, parameters: Sequence[Tensor], histories: Histories, optimizer: Optimizer
+    ) -> None:
+        self.loop, self.loss, self.parameters = loop, loss, parameters
+        self.histories, self.optimizer = histories, optimizer
+        self.draws = torch.Generator(loop.device).manual_seed(loop.seed)
+        self.order = torch.Generator().manual_seed(loop.seed)
+        self.who = (histories.host_size > 0).nonzero().squeeze(1)
+        # a small last batch would step as far as the others on a handful of users
+        batches = max(math.ceil(len(self.who) / loop.batch_size), 1)
+        self.size = math.ceil(len(self.who) / batches)
+
+    def run(self) -> float:
+        """One epoch: the mean loss of a user."""
+        total = torch.zeros((), dtype=torch.float64, device=self.loop.device)
+        shuffled = self.who[torch.randperm(len(self.who), generator=self.order)]
+        for index in pieces(shuffled, self.size):
+            with products(self.loop.precision, self.loop.device):
+                self.optimizer.zero_grad(set_to_none=True)
+                mean = self.loss(self.histories.batch(index, trained=True), self.draws) / len(index)
+                if mean.requires_grad:
+                    mean.backward()  # type: ignore[no-untyped-call]
+            if self.loop.clip is not None:
+                torch.nn.utils.clip_grad_norm_(self.parameters, self.loop.clip)
+            self.optimizer.step()
+            total += mean.detach() * len(index)
+        return float(total) / max(len(self.who), 1)
+
+
+class _Best:
+    """The best weights so far, and how many checks ago they were found."""
+
+    def __init__(self, loop: Loop, parameters: Sequence[Tensor], stop: Stop) -> None:
+        self.parameters, self.tolerance = parameters, loop.tolerance
+        self.epoch, self.metric, self.stale = 0, -math.inf, 0
+        self.weights = [] if stop.metric is None else [p.detach().clone() for p in parameters]
+        if stop.metric is not None and loop.from_start:
+            self.metric = stop.metric()
+
+    def see(self, epoch: int, metric: float) -> None:
+        """Keep the weights of this epoch if they are the best, or about as good and later."""
+        better = metric > self.metric
+        self.metric = max(self.metric, metric)
+        self.stale = 0 if better else self.stale + 1
+        if better or (self.tolerance and metric >= (1 - self.tolerance) * self.metric):
+            self.epoch = epoch
+            for kept, now in zip(self.weights, self.parameters, strict=True):
+                kept.copy_(now.detach())
+
+    @torch.no_grad()
+    def restore(self) -> int:
+        """Put the best weights back; their epoch."""
+        for now, kept in zip(self.parameters, self.weights, strict=True):
+            now.copy_(kept)
+        return self.epoch
+
+
+@contextmanager
+def trainable(parameters: Sequence[Tensor]) -> Iterator[None]:
+    """Parameters that autograd follows inside, and that are plain tensors without gradients afterwards."""
+    for parameter in parameters:
+        parameter.requires_grad_()
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(False).grad = None
 
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Within it every training tells `watcher` of each check; what that raises ends the training."""
+    """Inside, every training tells `watcher` about each check. An exception of the watcher ends the training."""
     before = _watcher.set(watcher)
     try:
         yield
@@ -148,7 +214,10 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 @contextmanager
 def products(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Matrix products in the precision asked for; "auto" is TF32 on a GPU and float32 elsewhere, "bf16" is autocast."""
+    """Matrix products in the precision asked for.
+
+    "auto" is TF32 on a GPU and float32 elsewhere. "bf16" is PyTorch's autocast.
+    """
     if precision == "bf16":
         with torch.autocast(device.type, torch.bfloat16):
             yield

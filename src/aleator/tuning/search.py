@@ -20,13 +20,15 @@ from aleator.aur.build import build
 from aleator.aur.choice import Select
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
-from aleator.data.tail import Tail
+from aleator.data.tail import DEFAULT_TAIL
 from aleator.errors import need, require
-from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
+from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
-from aleator.recommender import Recipe, Recommender, as_split
+from aleator.recipe import RecipeName
+from aleator.recommender import Recommender, as_split
 from aleator.tuning.trials import importance, in_state, open_study, ranked, run, silent, state
+from aleator.uncertainty.products import LABEL
 
 if TYPE_CHECKING:
     import optuna
@@ -68,7 +70,7 @@ def tune(
     uncertainty: bool = True,
     only: Only | None = None,
     select: Select | None = None,
-    recipe: Recipe = "ours",
+    recipe: RecipeName = "ours",
     settings: Mapping[str, Any] | None = None,
     trials: int = 30,
     timeout: float | None = None,
@@ -125,7 +127,7 @@ class Search:
     ranges: Ranges
     fixed: dict[str, Any]
     common: dict[str, Any]
-    fitted: list[Model] = field(default_factory=list)  # the model, where it is the same in all trials
+    cache: ModelCache = field(default_factory=lambda: ModelCache(everything=True))  # for trials that share their model
 
     @property
     def metric(self) -> str:
@@ -163,32 +165,28 @@ class Search:
         if isinstance(made, AUR):
             return self._measure_blend(made)
         assert isinstance(made, Model)
-        fitted, held, most = self.part.train, self.part.valid, made.monitored_users
-        tail = torch.from_numpy(Tail.mass(0.5).mask(self.part.everything.popularity))
-        check = HeldOut(fitted, held, made.torch_device, tail=tail, most_users=most, seed=made.seed)
-        made.train(fitted, check)
+        fitted, held = self.part.train, self.part.valid
+        tail = torch.from_numpy(DEFAULT_TAIL.mask(self.part.everything.popularity))
+        held_out = made.hold_out(fitted, held, tail=tail)
+        made.fit_pairs(fitted, held_out)
         with torch.no_grad():
-            overall, of_tail = check.recall(lambda users: [made.score_block(users)])
+            overall, of_tail = held_out.recall(lambda users: [made.score_block(users)])
         found = {"recall@20": float(overall.mean()), "tail_recall@50": float(of_tail.nanmean().nan_to_num())}
         return {**found, "epochs": made.log and made.log.best_epoch}
 
     def _measure_blend(self, made: AUR) -> dict[str, Any]:
         part = self.part
-        if made.recipe == "paper":  # it chooses on what it is told is the test part
+        if made.conventions.on_test:  # it chooses on what it takes for the test part
             part = replace(part, valid=part.test, test=part.valid)
-        if self.fitted:
-            made.model = self.fitted[0]
-        made.fit(part)
-        if not self.fitted and not made.joint and not any(name.startswith("model.") for name in self.ranges):
-            made.model.__dict__["train"] = lambda *_, **__: None  # from now on in name alone
-            self.fitted.append(made.model)
+        same_model = not any(name.startswith("model.") for name in self.ranges)
+        made.fit(part, cache=self.cache if same_model else None)
         (row,) = (row for row in made.curve if row["lam"] == made.lam_used)
         return {**row, "epochs": made.estimator.log and made.estimator.log.best_epoch}
 
     def watched(self, label: str) -> bool:
         """Whether a training of this name is the one that trials are pruned by: the estimator's, where there is one."""
         default = self.default
-        return label == ("uncertainty estimator" if isinstance(default, AUR) else type(default).__name__)
+        return label == (LABEL if isinstance(default, AUR) else type(default).__name__)
 
     @property
     def prune(self) -> float:
@@ -202,11 +200,11 @@ def _searched(made: Recommender, only: Only | None) -> dict[str, tuple[Between |
     if isinstance(made, AUR):
         parts = {"model.": made.model} if only != "uncertainty" else {}
         parts |= {"": made, "estimator.": made.estimator} if only != "model" else {}
-    kind = "paper_ranges" if made.recipe == "paper" else "ranges"
+    of_paper = made.conventions.paper_options
     return {
         prefix + name: (where, getattr(part, name))
         for prefix, part in parts.items()
-        for name, where in getattr(part, kind).items()
+        for name, where in (part.paper_ranges if of_paper else part.ranges).items()
     }
 
 

@@ -1,23 +1,23 @@
-"""What every uncertainty estimator is: learn the log-variance on top of frozen expectations."""
+"""What every uncertainty estimator is: it learns the log-variance of labels on top of frozen expectations."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.options import Configurable, Ranges
+from aleator.options import Configurable
 from aleator.training.loop import Log
+from aleator.training.stop import Stop
 from aleator.uncertainty.objective import Objective
 
 
 class Expectation(Protocol):
-    """What the estimator needs of a fitted model: r of blocks, and of the pairs it was fitted on."""
+    """What the estimator needs of a fitted model: r of blocks, and of the pairs that the model was fitted on."""
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor: ...
     def score_pairs(self, users: Users) -> Tensor: ...
@@ -25,30 +25,24 @@ class Expectation(Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(Configurable, ABC):
-    """Estimates s_ui from a user's history alone, so that newcomers need no training."""
+    """Estimates s_ui, the log-variance of a label, from a user's history alone. Newcomers need no training."""
 
     device: str = "auto"
     seed: int = 0
 
     log: Log | None = field(default=None, init=False)
 
-    ranges: ClassVar[Ranges] = {}  # where `aleator tune` searches
-    paper_ranges: ClassVar[Ranges] = {}  # and with recipe "paper"
-
     @abstractmethod
-    def train(
-        self,
-        histories: Histories,
-        expectation: Expectation,
-        objective: Objective,
-        check: Callable[[], float] | None = None,
-        epochs: int | None = None,
-    ) -> None:
-        """Minimise the objective over all pairs; stop early on `check`, or run `epochs` without it."""
+    def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        """Minimise the objective over all pairs, until `stop` says so."""
 
     @abstractmethod
     def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
         """s, [B, n_items] or [B, len(items)]."""
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
+        """p [B, dim] and q [n_items, dim] whose inner products are the log-variances; None where there are none."""
+        return None
 
     @abstractmethod
     def observed(self, users: Users) -> Tensor:
@@ -60,11 +54,11 @@ class Estimator(Configurable, ABC):
 
     @abstractmethod
     def parameters(self) -> list[Tensor]:
-        """What is trained; the log-variances are differentiable in them."""
+        """What gradients train. The log-variances are differentiable in it."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """What was learned."""
+        """What was learned, by the names that it is saved under."""
 
     @abstractmethod
     def set_tensors(self, tensors: dict[str, Tensor]) -> None:

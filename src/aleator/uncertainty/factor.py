@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,16 +12,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users
-from aleator.device import require_memory, resolve_device
+from aleator.device import require_memory
 from aleator.errors import require
 from aleator.kernels.ragged import pair_products
 from aleator.options import Among, Between, Ranges
 from aleator.training.row_adam import RowAdam
+from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.products import ProductEstimator, Schedule
 from aleator.uncertainty.spectral import spectral_start
-from aleator.uncertainty.step import Step, Tables, history
+from aleator.uncertainty.step import Tables, factor_step, history
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
@@ -29,13 +30,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "elu": F.elu,
 }
-
-
-SCHEDULES = {
-    "random": Schedule(3e-3, 0.3, 16, 8, 2, 0.0),
-    "spectral": Schedule(2e-4, 0.0, 12, 5, 1, 0.01),
-    "spectral on a sample": Schedule(2e-4, 0.0, 24, 10, 1, 0.01),  # a step is cheap, learns less, and wanders
-}
+RANDOM = Schedule(lr=3e-3, weight_decay=0.3, steps=16, patience=8, check_every=2, tolerance=0.0)
+SPECTRAL = Schedule(lr=2e-4, weight_decay=0.0, steps=12, patience=5, check_every=1, tolerance=0.01)
+# a step on sampled items is cheap, learns less, and is noisier
+SPECTRAL_SAMPLED = Schedule(lr=2e-4, weight_decay=0.0, steps=24, patience=10, check_every=1, tolerance=0.01)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -44,16 +42,20 @@ class FactorEstimator(ProductEstimator):
 
     `self_exclude` leaves an observed item out of the history when its own loss is computed: at recommendation time no
     candidate is part of the history. `history_dropout` drops that share of the history items in training.
-    `init="spectral"` starts from the leading singular vectors of the interactions, which takes a tenth of the epochs that
-    random projections need (the paper's). "auto" does so where `dim` is far below the number of items. Other "auto"
-    options follow from the start (`SCHEDULES`).
+
+    `init="spectral"` starts from the leading singular vectors of the interactions. It takes a tenth of the epochs that
+    random projections (the paper's) need. A number is the standard deviation of random projections. "auto" starts
+    spectrally where `dim` is far below the number of items. Other "auto" options follow from the start.
     """
 
     dim: int = 1024
     activation: Literal["linear", "relu", "tanh", "elu"] = "linear"
-    init: float | Literal["auto", "spectral"] = "auto"  # a number: the standard deviation of random projections
+    init: float | Literal["auto", "spectral"] = "auto"
     self_exclude: bool = True
     history_dropout: float = 0.0
+
+    z: Tensor = field(init=False)  # [n_items, dim] of the items of a history
+    q: Tensor = field(init=False)  # [n_items, dim] of candidates
 
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {
         "init": 0.01,
@@ -70,28 +72,14 @@ class FactorEstimator(ProductEstimator):
         require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
-    def train(
-        self,
-        histories: Histories,
-        expectation: Expectation,
-        objective: Objective,
-        check: Callable[[], float] | None = None,
-        epochs: int | None = None,
-    ) -> None:
-        device, n_items = resolve_device(self.device), histories.n_items
-        sample = self.sample_size(n_items, device)
+    def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        n_items = histories.n_items
         spectral = self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
-        plan = self.schedule(spectral, sample > 0)
-        if sample and spectral:
-            # gradients of a row come seldom and weighted up, which Adam's second moment takes for size: too short steps
-            plan = replace(plan, lr=plan.lr * min(math.sqrt(n_items / sample), 4))
-        self._fits(n_items, device, checked=check is not None)
-        self.z, self.q = parameters = self._start(histories, expectation, objective, spectral)
-        rows = None
-        in_use = sample + self.users_at_a_time(histories, plan) * float(histories.host_size.double().mean())
-        if sample and n_items > 3 * in_use:
-            rows = RowAdam(parameters, lr=plan.lr, weight_decay=plan.weight_decay)
-        gradients = [] if rows else [torch.empty_like(p) for p in parameters]
+        plan = self.schedule(spectral, n_items, histories.device)
+        self._require_memory(histories, checked=stop.metric is not None)
+        self.z, self.q = self._start(histories, expectation, objective, spectral)
+        rows = self._row_optimizer(histories, plan)
+        gradients = [] if rows else [torch.empty_like(parameter) for parameter in self.parameters()]
 
         def loss(users: Users, draw: torch.Generator) -> Tensor:
             items = self.sample(n_items, draw)
@@ -100,16 +88,22 @@ class FactorEstimator(ProductEstimator):
                 z, q, dz, dq = rows.rows(used)
                 tables = Tables(z, q, dz, dq, used)
             else:
-                tables = Tables(*parameters, *gradients)
-                for parameter, gradient in zip(parameters, gradients, strict=True):
-                    parameter.grad = gradient
-            return self.step(users, expectation, objective, tables, draw).run(n_items, items)
+                self.z.grad, self.q.grad = dz, dq = gradients
+                tables = Tables(self.z, self.q, dz, dq)
+            return self.step(users, expectation, objective, tables, n_items, items, draw)
 
-        self.run(parameters, loss, histories, plan, check, epochs, rows)
+        self.log = self.minimise(loss, self.parameters(), histories, stop, plan, rows)
 
-    def schedule(self, spectral: bool, sampled: bool) -> Schedule:
-        """What was given, and for the rest what suits the start."""
-        return self.resolved(SCHEDULES["random" if not spectral else "spectral on a sample" if sampled else "spectral"])
+    def schedule(self, spectral: bool, n_items: int, device: torch.device) -> Schedule:
+        """The options that were given, and for the rest what suits the start."""
+        sample = self.sample_size(n_items, device)
+        if not spectral:
+            return self.resolved(RANDOM)
+        if not sample:
+            return self.resolved(SPECTRAL)
+        # Sampled rows get rare, large gradients. Adam then takes steps that are too short, so we raise the learning rate.
+        plan = self.resolved(SPECTRAL_SAMPLED)
+        return replace(plan, lr=plan.lr * min(math.sqrt(n_items / sample), 4))
 
     @torch.no_grad()
     def _start(
@@ -123,11 +117,19 @@ class FactorEstimator(ProductEstimator):
         z, q = (spread * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
         return z, q
 
-    def _fits(self, n_items: int, device: torch.device, checked: bool) -> None:
+    def _require_memory(self, histories: Histories, checked: bool) -> None:
         """Refuse what does not fit before anything is computed."""
         copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; the best weights
-        needed = 2 * copies * 4 * n_items * self.dim
-        require_memory(needed, device, f"an estimator of {n_items} items and dim {self.dim}")
+        needed = 2 * copies * 4 * histories.n_items * self.dim
+        require_memory(needed, histories.device, f"an estimator of {histories.n_items} items and dim {self.dim}")
+
+    def _row_optimizer(self, histories: Histories, plan: Schedule) -> RowAdam | None:
+        """An optimiser that touches only the rows in use, where a batch uses few of them."""
+        sample = self.sample_size(histories.n_items, histories.device)
+        in_use = sample + self.users_at_a_time(histories, plan) * float(histories.host_size.double().mean())
+        if not sample or histories.n_items <= 3 * in_use:
+            return None
+        return RowAdam(self.parameters(), lr=plan.lr, weight_decay=plan.weight_decay)
 
     def step(
         self,
@@ -135,21 +137,26 @@ class FactorEstimator(ProductEstimator):
         expectation: Expectation,
         objective: Objective,
         tables: Tables,
+        n_items: int,
+        items: Tensor | None = None,
         draw: torch.Generator | None = None,
-    ) -> Step:
-        """One training step on a batch of users."""
-        return Step(
+    ) -> Tensor:
+        """The loss of a batch of users; its gradient is left in the tables."""
+        return factor_step(
+            tables,
             users,
             self._keep(users, draw),
-            tables,
             expectation,
             objective,
+            n_items,
+            items,
             activation=None if self.activation == "linear" else ACTIVATIONS[self.activation],
             self_exclude=self.self_exclude,
-            dtype=self.low(tables.z),
+            dtype=self.product_dtype(tables.z),
         )
 
     def _keep(self, users: Users, draw: torch.Generator | None) -> Tensor:
+        """[n] 1 for each history item that is summed, 0 for one that is dropped."""
         if self.history_dropout == 0 or draw is None:
             return torch.ones(len(users.item), dtype=self.z.dtype, device=self.z.device)
         drawn = torch.rand(len(users.item), generator=draw, device=self.z.device)

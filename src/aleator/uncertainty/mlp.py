@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.device import require_memory, resolve_device
+from aleator.device import require_memory
 from aleator.errors import require
 from aleator.kernels.ragged import history_sum
 from aleator.options import Among, Between, Ranges
+from aleator.training.loop import trainable
+from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
-from aleator.uncertainty.pair_loss import PairLoss
 from aleator.uncertainty.products import ProductEstimator, Schedule
+from aleator.uncertainty.step import PairLoss
 
 SCHEDULE = Schedule(lr=1e-3, weight_decay=0.1, steps=32, patience=8, check_every=2, tolerance=0.0)
 
@@ -27,11 +28,17 @@ class MLPEstimator(ProductEstimator):
     """s_u = W relu(W_2 relu(W_1 h_u + b_1) + b_2) + b, with h_u the multi-hot history (AUR-M of Wang et al., 2023).
 
     h is scaled to length 1, so that long histories do not drive the first layer. `history_dropout` drops that share of
-    the history in training: an observed item is part of its own input here, and dropping weakens that short cut.
+    the history in training. An observed item is part of its own input here, and dropout weakens that short cut.
     """
 
-    hidden: int = 1024  # of both layers
+    hidden: int = 1024  # units of each layer
     history_dropout: float = 0.5
+
+    w1: Tensor = field(init=False)  # [n_items, hidden]
+    b1: Tensor = field(init=False)
+    w2: Tensor = field(init=False)  # [hidden, hidden]
+    b2: Tensor = field(init=False)
+    q: Tensor = field(init=False)  # [n_items, hidden + 1]: the last column is the bias
 
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {"history_dropout": 0.0}
     ranges: ClassVar[Ranges] = ProductEstimator.ranges | {
@@ -44,48 +51,37 @@ class MLPEstimator(ProductEstimator):
         require(self.hidden >= 1, f"hidden is {self.hidden}", "give at least 1")
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
-    def train(
-        self,
-        histories: Histories,
-        expectation: Expectation,
-        objective: Objective,
-        check: Callable[[], float] | None = None,
-        epochs: int | None = None,
-    ) -> None:
-        device, n_items = resolve_device(self.device), histories.n_items
-        needed = 4 * (5 + (check is not None)) * (2 * n_items * self.hidden + self.hidden**2)
-        require_memory(needed, device, f"an estimator of {n_items} items and {self.hidden} hidden units")
-        self._start(n_items)
-        plan, inner = self.resolved(SCHEDULE), [self.w1, self.b1, self.w2, self.b2]
-        for parameter in inner:
-            parameter.requires_grad_()
+    def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        n_items = histories.n_items
+        needed = 4 * (5 + (stop.metric is not None)) * (2 * n_items * self.hidden + self.hidden**2)
+        require_memory(needed, histories.device, f"an estimator of {n_items} items and {self.hidden} hidden units")
+        self._start(n_items, histories.device)
+        with trainable([self.w1, self.b1, self.w2, self.b2]):  # the gradient of q is by hand
 
-        def loss(users: Users, draw: torch.Generator) -> Tensor:
-            items = self.sample(histories.n_items, draw)
-            p = self._forward(users, self._keep(users, draw))
-            part = PairLoss(
-                users, p.detach(), self.q, torch.empty_like(self.q), expectation, objective, dtype=self.low(p)
-            )
-            value = part.run(histories.n_items, items)
-            p.backward(part.dp)  # type: ignore[no-untyped-call]
-            self.q.grad = part.dq
-            return value.to(p.dtype)
+            def loss(users: Users, draw: torch.Generator) -> Tensor:
+                items = self.sample(n_items, draw)
+                p = self._forward(users, self._keep(users, draw))
+                gradient, dtype = torch.empty_like(self.q), self.product_dtype(p)
+                pairs = PairLoss(users, p.detach(), self.q, gradient, expectation, objective, dtype=dtype)
+                total = pairs.backward(n_items, items)
+                p.backward(pairs.dp)  # type: ignore[no-untyped-call]
+                self.q.grad = pairs.dq
+                return total.to(p.dtype)
 
-        self.run(self.parameters(), loss, histories, plan, check, epochs)
-        for parameter in inner:
-            parameter.requires_grad_(False)
+            plan = self.resolved(SCHEDULE)
+            self.log = self.minimise(loss, self.parameters(), histories, stop, plan)
 
-    def _start(self, n_items: int) -> None:
+    def _start(self, n_items: int, device: torch.device) -> None:
         """He et al. (2015) for the hidden layers; candidates start near 0, at the prior's mode."""
         draw = torch.Generator().manual_seed(self.seed)
 
         def normal(rows: int, columns: int, spread: float) -> Tensor:
-            return (spread * torch.randn(rows, columns, generator=draw)).to(resolve_device(self.device))
+            return (spread * torch.randn(rows, columns, generator=draw)).to(device)
 
         n = self.hidden
         self.w1, self.w2 = normal(n_items, n, 1.0), normal(n, n, (2 / n) ** 0.5)
         self.b1, self.b2 = torch.zeros_like(self.w2[0]), torch.zeros_like(self.w2[0])
-        self.q = normal(n_items, n + 1, 0.1 / n**0.5)  # its last column is the bias
+        self.q = normal(n_items, n + 1, 0.1 / n**0.5)
 
     def _keep(self, users: Users, draw: torch.Generator) -> Tensor:
         drawn = torch.rand(len(users.item), generator=draw, device=users.item.device)

@@ -2,8 +2,8 @@
 
 L = sum over pairs of w (  (r - Y)^2 / e^s  +  beta s  +  gamma s^2  ),   w = alpha where Y = 1 and 1 where Y = 0.
 
-It is the negative log posterior of the log-variance s under Y ~ N(r, e^s / K) and a Gaussian prior on s, divided
-through by K / 2: so beta = 1 / K, and sigma^2 = e^s / K is on the scale of the squared residual.
+It is the negative log posterior of the log-variance s under Y ~ N(r, e^s / K) and a Gaussian prior on s, divided by
+K / 2. So beta = 1 / K, and sigma^2 = e^s / K is on the scale of the squared residual.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from aleator.kernels.ragged import triton_kernels
+
 
 @dataclass(frozen=True)
 class Objective:
-    """alpha, beta, gamma of the paper; `floor` is added to e^s (0 in the paper, 1e-3 in its program)."""
+    """alpha, beta and gamma of the paper. `floor` is added to e^s: 0 in the paper, 1e-3 in its program."""
 
     alpha: float = 1.0
     beta: float = 0.01
@@ -40,7 +42,27 @@ class Objective:
         precision = 1 / (torch.exp(s) + self.floor)
         return self.beta + 2 * self.gamma * s - residual.square() * precision * (1 - self.floor * precision)
 
+    def block(self, r: Tensor, s: Tensor, n: int, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """`pairs` of a block of unobserved pairs summed, and `scale` times `slope` of each, in one pass over memory.
+
+        r and s are [B, width] and may be overwritten. Only the first `n` columns count; the others fill up the block.
+        """
+        if s.is_cuda and triton_kernels() is not None:
+            made: tuple[Tensor, Tensor] = triton_kernels().objective(
+                r, s, n, scale, self.beta, self.gamma, self.floor, dtype
+            )
+            return made
+        wide = torch.promote_types(s.dtype, torch.float32)
+        r, s = r.to(wide), s.to(wide)
+        precision = torch.exp(s).add_(self.floor).reciprocal_()
+        fit = r.square_().mul_(precision)
+        loss = fit.sum(dtype=torch.float64) + self.beta * s.sum(dtype=torch.float64)
+        loss += self.gamma * torch.linalg.vector_norm(s, dtype=torch.float64).square()
+        falling = fit.addcmul_(fit, precision, value=-self.floor)
+        slope = s.mul_(2 * self.gamma * scale).add_(self.beta * scale).sub_(falling, alpha=scale)
+        return loss, slope.to(dtype)
+
     def reference(self, r: Tensor, y: Tensor, s: Tensor, weight: Tensor | float = 1.0) -> Tensor:
-        """The sum over a dense block, written as the paper writes it; every fast path is tested against this."""
+        """The sum over a dense block, as the paper writes it. Every fast path is tested against this."""
         w = torch.where(y == 1, self.alpha * weight, torch.ones_like(y))
         return (w * ((r - y) ** 2 / (torch.exp(s) + self.floor) + self.beta * s + self.gamma * s**2)).sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -11,23 +11,24 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.device import fast_bfloat16, resolve_device
+from aleator.device import budget, fast_bfloat16
 from aleator.errors import require
 from aleator.kernels.ragged import pair_products
 from aleator.options import Between, Ranges
-from aleator.training.loop import Loss, Optimizer, Precision, Trainer
+from aleator.training.loop import Log, Loop, Loss, Optimizer, Precision
+from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 
-SAMPLED = {"cpu": 2048, "cuda": 1 << 17}  # items of a sample; catalogues of up to twice that are taken whole
+LABEL = "uncertainty estimator"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How training goes on; `steps` are those of an epoch, where the batch size is "auto"."""
+    """How training goes on, where the options do not say so."""
 
     lr: float
     weight_decay: float
-    steps: int
+    steps: int  # of an epoch, where the batch size is "auto"
     patience: int
     check_every: int
     tolerance: float
@@ -37,10 +38,10 @@ class Schedule:
 class ProductEstimator(Estimator):
     """s_ui = <p_u, q_i>. "auto" options follow from the schedule of the estimator.
 
-    `tolerance` keeps the last epoch that is about as good as the best. `sampled_items` trains each batch on so many
-    random items, with the observed pairs exact and the rest weighted up: an epoch then costs the same whatever the
-    catalogue. "auto" samples where the catalogue is large for the device. `precision` is that of the products with all
-    items: "auto" takes bfloat16 where the device is fast at it.
+    `tolerance` keeps the last epoch whose Recall@20 is within that share of the best. `sampled_items` trains each batch
+    on so many random items: observed pairs are exact, and the rest is weighted up. An epoch then costs the same whatever
+    the catalogue. "auto" samples where the catalogue is large for the device. `precision` is that of the products with
+    all items; "auto" takes bfloat16 where the device is fast at it.
     """
 
     weight_decay: float | Literal["auto"] = "auto"
@@ -66,6 +67,7 @@ class ProductEstimator(Estimator):
     ranges: ClassVar[Ranges] = {"lr": Between(5e-5, 5e-3, log=True), "weight_decay": Between(0.0, 0.5)}
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = [self.batch_size, self.sampled_items, self.patience, self.check_every, self.lr, self.max_epochs]
         numbers = [n for n in given if not isinstance(n, str)]
         require(min(numbers) > 0, "a training option is not positive", "give numbers above 0")
@@ -84,24 +86,26 @@ class ProductEstimator(Estimator):
         return pair_products(*self.factors(users), users)
 
     def resolved(self, plan: Schedule) -> Schedule:
-        """What was given, and `plan` for the rest."""
+        """The options that were given, and `plan` for the rest."""
         names = ("lr", "weight_decay", "patience", "check_every", "tolerance")
         return replace(plan, **{name: getattr(self, name) for name in names if getattr(self, name) != "auto"})
 
     def users_at_a_time(self, histories: Histories, plan: Schedule) -> int:
+        """How many users a batch has."""
         return histories.batch_size(plan.steps) if self.batch_size == "auto" else self.batch_size
 
     def sample_size(self, n_items: int, device: torch.device) -> int:
         """How many random items a batch is trained on; 0 for all of them."""
         wanted = self.sampled_items
         if wanted == "auto":
-            wanted = SAMPLED[device.type] if n_items > 2 * SAMPLED[device.type] else "all"
+            enough = budget(device).sampled_items
+            wanted = enough if n_items > 2 * enough else "all"
         return 0 if wanted == "all" or wanted >= n_items else wanted
 
     def sample(self, n_items: int, draw: torch.Generator) -> Tensor | None:
         """Sorted random items to train a batch on; None for all of them.
 
-        They are drawn with repeats, each taken once: all sets of that size are equally likely.
+        They are drawn with repeats, and each is taken once. All sets of one size are equally likely.
         """
         size = self.sample_size(n_items, draw.device)
         if not size:
@@ -109,35 +113,35 @@ class ProductEstimator(Estimator):
         found: Tensor = torch.unique(torch.randint(n_items, (size,), generator=draw, device=draw.device))
         return found
 
-    def run(
+    def minimise(
         self,
-        parameters: Sequence[Tensor],
         loss: Loss,
+        parameters: Sequence[Tensor],
         histories: Histories,
+        stop: Stop,
         plan: Schedule,
-        check: Callable[[], float] | None,
-        epochs: int | None,
         optimizer: Optimizer | None = None,
-    ) -> None:
-        """Minimise `loss` as `plan` says, through the trainer."""
-        trainer = Trainer(
-            max_epochs=epochs or self.max_epochs,
+    ) -> Log:
+        """Minimise `loss` as `plan` says, in the parameters, in place."""
+        loop = Loop(
+            max_epochs=self.max_epochs,
             batch_size=self.users_at_a_time(histories, plan),
             lr=plan.lr,
-            device=resolve_device(self.device),
+            device=histories.device,
             weight_decay=plan.weight_decay,
             patience=plan.patience,
             check_every=plan.check_every,
             tolerance=plan.tolerance,
             precision="float32" if self.precision == "float32" else "tf32",
             seed=self.seed,
-            label="uncertainty estimator",
+            label=LABEL,
         )
-        self.log = trainer.fit(parameters, loss, histories, check, optimizer)
+        log = loop.minimise(loss, parameters, histories, stop, optimizer)
         for parameter in parameters:
             parameter.grad = None
+        return log
 
-    def low(self, p: Tensor) -> torch.dtype:
+    def product_dtype(self, p: Tensor) -> torch.dtype:
         """The type of the products with the items."""
         fast = p.dtype == torch.float32 and (p.is_cuda or fast_bfloat16())
         return torch.bfloat16 if self.precision == "bf16" or (self.precision == "auto" and fast) else p.dtype

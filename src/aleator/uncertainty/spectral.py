@@ -1,9 +1,9 @@
-"""Where training starts: projections that already connect items of like histories.
+"""The spectral start: projections that give related items a high log-variance before training.
 
 The leading singular vectors of the normalised interactions, D_u^-1/2 R D_i^-1/2 = U S V', are the low-pass graph filter
-of collaborative filtering (Shen et al., 2021; He et al., 2020): z = q = V S^1/2 gives related items a high s. Scale and
-level of s are then fitted to the objective, on a sample. From there few epochs remain of the hundred that random
-projections need. The singular vectors are found by subspace iteration (Halko, Martinsson and Tropp, 2011).
+of collaborative filtering (Shen et al., 2021; He et al., 2020). With z = q = V S^1/2 related items have a high s. The
+scale and level of s are then fitted to the objective, on a sample. Training from there takes few epochs, where random
+projections need a hundred. Subspace iteration finds the singular vectors (Halko, Martinsson and Tropp, 2011).
 """
 
 from __future__ import annotations

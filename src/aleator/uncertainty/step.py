@@ -1,21 +1,32 @@
-"""One training step of the factor estimator: from histories to p, and the gradient in z and q by hand."""
+"""One training step of an estimator: the loss of a batch of users and its gradient, by hand.
+
+With s_ui = <p_u, q_i> the loss is a sum over pairs, so its slope g = dL/ds is known pair by pair. No autograd graph is
+needed:  dL/dp = g q  and  dL/dq = g' p.  From top to bottom:
+
+factor_step   the step of the factor estimator: from histories to p, the loss of all pairs, and back to z and q
+PairLoss      the loss of all pairs in p and q: observed pairs, and the others in blocks or on a sample of the items
+Objective     the formula, in objective.py
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Users
-from aleator.kernels.ragged import add_by_item, add_cross, history_sum, row_dots
+from aleator.device import budget
+from aleator.kernels.ragged import add_by_item, add_cross, history_sum, pair_products, row_dots, triton_kernels
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
-from aleator.uncertainty.pair_loss import PairLoss
 
 Activation = Callable[[Tensor], Tensor]
-_PAIRS = 1 << 14  # observed pairs at a time, where each needs a p of its own
+PAIRS_AT_A_TIME = 1 << 14  # observed pairs, where each needs a p of its own
+_ALIGNED = 64  # products are fast on a GPU when sides are multiples of that
+_MM_TAKES_DTYPE = "dtype" in torch.ops.aten.mm.overloads()  # type: ignore[no-untyped-call]  # PyTorch 2.8 and later
 
 
 @dataclass(frozen=True)
@@ -33,87 +44,83 @@ class Tables:
         return items if self.used is None else torch.searchsorted(self.used, items)
 
 
-class Step:
-    """A batch, and what it is trained on. `keep` [n] says which items of the histories are summed."""
+@torch.no_grad()
+def factor_step(
+    tables: Tables,
+    users: Users,
+    keep: Tensor,
+    expectation: Expectation,
+    objective: Objective,
+    n_items: int,
+    items: Tensor | None = None,
+    *,
+    activation: Activation | None = None,
+    self_exclude: bool = True,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """The objective summed over the users and all `n_items`, or estimated from the `items` (sorted).
 
-    def __init__(
-        self,
-        users: Users,
-        keep: Tensor,
-        tables: Tables,
-        expectation: Expectation,
-        objective: Objective,
-        *,
-        activation: Activation | None = None,
-        self_exclude: bool = True,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        self.users, self.keep, self.tables = users, keep, tables
-        self.expectation, self.objective = expectation, objective
-        self.activation, self.self_exclude = activation, self_exclude  # no activation is the identity
-        self.dtype = dtype or tables.z.dtype  # of the products with all items
+    It leaves the gradient of its mean over the users in the tables. `keep` [n] says which items of the histories are
+    summed. No `activation` is the identity. `dtype` is that of the products with all items.
 
-    @torch.no_grad()
-    def run(self, n_items: int, items: Tensor | None = None) -> Tensor:
-        """The objective summed over the users and all `n_items`, or estimated from the `items` (sorted).
-
-        The gradient of its mean over the users is left in the tables.
-        """
-        users, tables = self.users, self.tables
-        here = replace(users, item=tables.place(users.item))
-        summed, scale = history(tables.z, here, self.keep)
-        hidden = summed.mul_(scale[:, None])
-        p = hidden if self.activation is None else self.activation(hidden)
-        tables.dz.zero_()
-        own = self.keep * scale[users.row]  # the share of z_i in the p of a user who has i in the history
-        apart = self.self_exclude and self.activation is not None
-        less = row_dots(tables.z, tables.q)[here.item] * own if self.self_exclude and not apart else None
-        part = PairLoss(
-            users,
-            p,
-            tables.q,
-            tables.dq,
-            self.expectation,
-            self.objective,
-            place=tables.place,
-            dtype=self.dtype,
-            less=less,
-        )
-        loss = part.run(n_items, items, with_observed=not apart)
-        dhidden = torch.zeros_like(p)
-        if apart:
-            loss += self._each_without_itself(part, here, hidden, dhidden, own)
-        dhidden += _through(self.activation, hidden, part.dp)
-        add_by_item(tables.dz, dhidden.mul_(scale[:, None]), here, self.keep)
-        if less is not None:
-            weight = torch.zeros_like(tables.q[:, 0]).index_add_(0, here.item, part.slopes * -own)
-            add_cross(tables.z, tables.q, weight, tables.dz, part.dq, tables.dq)
-        elif part.dq is not tables.dq:
-            tables.dq.copy_(part.dq)
-        return loss.to(p.dtype)
-
-    def _each_without_itself(self, part: PairLoss, here: Users, hidden: Tensor, dhidden: Tensor, own: Tensor) -> Tensor:
-        """The observed pairs where each has a p of its own, a few at a time."""
-        tables, total = self.tables, torch.zeros((), dtype=torch.float64, device=hidden.device)
-        for first in range(0, len(own), _PAIRS):
-            some = slice(first, first + _PAIRS)
-            row, item, share = here.row[some], here.item[some], own[some, None]
-            theirs, rest = tables.q[item], hidden[row] - share * tables.z[item]
-            assert self.activation is not None
-            p = self.activation(rest)
-            loss, slope = part.observed((p * theirs).sum(1), some)
-            drest = _through(self.activation, rest, slope[:, None] * theirs)
-            dhidden.index_add_(0, row, drest)
-            tables.dz.index_add_(0, item, drest.mul_(-share))
-            part.dq.index_add_(0, item, p.mul_(slope[:, None]))
-            total += loss
-        return total
+    With `self_exclude`, s of an observed pair leaves the pair's own item out of the history. Where p is linear in the
+    history, that subtracts a number from s. Otherwise each observed pair has a p of its own.
+    """
+    here = replace(users, item=tables.place(users.item))
+    summed, scale = history(tables.z, here, keep)
+    hidden = summed.mul_(scale[:, None])
+    p = hidden if activation is None else activation(hidden)
+    own = keep * scale[users.row]  # the share of z_i in the p of a user who has i in the history
+    apart = self_exclude and activation is not None
+    less = row_dots(tables.z, tables.q)[here.item] * own if self_exclude and not apart else None
+    pairs = PairLoss(
+        users, p, tables.q, tables.dq, expectation, objective, place=tables.place, dtype=dtype, less=less
+    )
+    loss = pairs.backward(n_items, items, with_observed=not apart)
+    tables.dz.zero_()
+    dhidden = torch.zeros_like(p)
+    if apart:
+        assert activation is not None
+        loss += _each_without_itself(pairs, tables, here, hidden, dhidden, own, activation)
+    dhidden += _through(activation, hidden, pairs.dp)
+    add_by_item(tables.dz, dhidden.mul_(scale[:, None]), here, keep)
+    if less is not None:
+        weight = torch.zeros_like(tables.q[:, 0]).index_add_(0, here.item, pairs.slopes * -own)
+        add_cross(tables.z, tables.q, weight, tables.dz, pairs.dq, tables.dq)
+    elif pairs.dq is not tables.dq:
+        tables.dq.copy_(pairs.dq)
+    return loss.to(p.dtype)
 
 
 def history(z: Tensor, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
     """The summed z of each history [B, dim], and 1 / sqrt of how many items were summed [B]."""
     count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
     return history_sum(z, users, keep), count.clamp_min(1).rsqrt()
+
+
+def _each_without_itself(
+    pairs: PairLoss,
+    tables: Tables,
+    here: Users,
+    hidden: Tensor,
+    dhidden: Tensor,
+    own: Tensor,
+    activation: Activation,
+) -> Tensor:
+    """The loss of the observed pairs where each has a p of its own, a few at a time; their gradients are added."""
+    total = torch.zeros((), dtype=torch.float64, device=hidden.device)
+    for first in range(0, len(own), PAIRS_AT_A_TIME):
+        some = slice(first, first + PAIRS_AT_A_TIME)
+        row, item, share = here.row[some], here.item[some], own[some, None]
+        theirs, rest = tables.q[item], hidden[row] - share * tables.z[item]
+        p = activation(rest)
+        loss, slope = pairs.observed((p * theirs).sum(1), some)
+        drest = _through(activation, rest, slope[:, None] * theirs)
+        dhidden.index_add_(0, row, drest)
+        tables.dz.index_add_(0, item, drest.mul_(-share))
+        pairs.dq.index_add_(0, item, p.mul_(slope[:, None]))
+        total += loss
+    return total
 
 
 def _through(activation: Activation | None, x: Tensor, grad: Tensor) -> Tensor:
@@ -123,3 +130,139 @@ def _through(activation: Activation | None, x: Tensor, grad: Tensor) -> Tensor:
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         return torch.autograd.grad(activation(x), x, grad)[0]
+
+
+class PairLoss:
+    """The objective of a batch in p [B, dim] and q, where s = <p_u, q_i>.
+
+    All items are scored in blocks, with the observed pairs among them. Or the observed pairs are scored one by one, and
+    the others on a random set of items, weighted up. That is an unbiased estimate, and a step costs the same whatever
+    the catalogue. All terms are sampled together: beside exact terms for beta and gamma, training is far slower.
+
+    `backward` leaves the gradient of the mean over the users in `dp` and `dq`, and its part in s of the observed pairs in
+    `slopes` [n]. `dq` is overwritten. `place` gives the rows of items in q. `less` [n], where given, is subtracted from
+    the s of the observed pairs. `dtype` is that of the products with the items. They may be in bfloat16, and so may what
+    lies in memory between them; they accumulate in float32, and the slopes are computed in float32.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        p: Tensor,
+        q: Tensor,
+        dq: Tensor,
+        expectation: Expectation,
+        objective: Objective,
+        *,
+        place: Callable[[Tensor], Tensor] = lambda items: items,
+        dtype: torch.dtype | None = None,
+        less: Tensor | None = None,
+    ) -> None:
+        self.users, self.p, self.q, self.place, self.less = users, p, q, place, less
+        self.expectation, self.objective = expectation, objective
+        self.dtype = dtype or p.dtype
+        self.dp, self.dq = torch.zeros_like(p), dq
+        self.residual = expectation.score_pairs(users).to(p.dtype) - 1
+        self.slopes = torch.empty_like(self.residual)
+
+    @torch.no_grad()
+    def backward(self, n_items: int, items: Tensor | None = None, *, with_observed: bool = True) -> Tensor:
+        """The objective summed over the users and all `n_items`, or estimated from the `items` (sorted)."""
+        if items is None:
+            loss, self.dq = self._blocks(self.q, None, (self.users.row, self.users.item), 1.0, with_observed)
+            return loss
+        loss = self._on_sample(n_items, items)
+        if with_observed:
+            loss += self._one_by_one()
+        return loss
+
+    def observed(self, s: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """The loss of the observed pairs `which`, whose s is given, and the slopes of the mean, which are kept."""
+        if self.less is not None:
+            s = s - self.less[which]
+        weight, residual = self.objective.alpha * self.users.weight[which].to(s.dtype), self.residual[which]
+        self.slopes[which] = slope = self.objective.slope(residual, s) * weight / len(self.users)
+        return (weight * self.objective.pairs(residual, s)).sum(dtype=torch.float64), slope
+
+    def _on_sample(self, n_items: int, items: Tensor) -> Tensor:
+        """The unobserved pairs on `items`, weighted up to the whole catalogue."""
+        up, place = n_items / len(items), self.place(items)
+        column = torch.searchsorted(items, self.users.item).clamp_max(len(items) - 1)
+        inside = items[column] == self.users.item
+        pairs = self.users.row[inside], column[inside]
+        loss, dq = self._blocks(self.q[place], items, pairs, up, with_observed=False)
+        self.dq.zero_().index_copy_(0, place, dq)
+        return up * loss
+
+    def _one_by_one(self) -> Tensor:
+        """The observed pairs."""
+        users = replace(self.users, item=self.place(self.users.item))
+        loss, slopes = self.observed(pair_products(self.p, self.q, users), slice(None))
+        self.dp += history_sum(self.q, users, slopes)
+        add_by_item(self.dq, self.p, users, slopes)
+        return loss
+
+    def _blocks(
+        self, q: Tensor, items: Tensor | None, pairs: tuple[Tensor, Tensor], up: float, with_observed: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of all users and the rows of `q`, which are all items or `items`, and its gradient in `q`.
+
+        A block of columns is made, used for both products and forgotten. `pairs` are the row and column of observed
+        pairs: their loss is added with `with_observed`, and left out otherwise. Gradients are `up` times larger.
+        """
+        p, scale = self.p, up / len(self.users)
+        low_p, dp, dq = p.to(self.dtype), torch.zeros_like(p), []
+        total = torch.zeros((), dtype=torch.float64, device=p.device)
+        size = max(budget(p.device).loss_pairs // max(len(p), 1), 1)
+        for chunk in _chunks(len(q), size, *pairs):
+            n, row, column = chunk.last - chunk.first, chunk.row, chunk.column
+            width = n + (-n % _ALIGNED if p.is_cuda and triton_kernels() is not None else 0)
+            low_q = q.new_zeros((width, q.shape[1]), dtype=self.dtype)
+            low_q[:n] = q[chunk.first : chunk.last]
+            s = low_p @ low_q.T
+            columns = torch.arange(chunk.first, chunk.first + width, device=p.device).clamp_max_(chunk.last - 1)
+            with torch.autocast(p.device.type, self.dtype, enabled=self.dtype == torch.bfloat16):
+                r = self.expectation.score_block(self.users, columns if items is None else items[columns])
+            known = self.observed(s[row, column].to(p.dtype), chunk.which) if with_observed else None
+            s[row, column], r[row, column] = 0, 0  # with r = s = 0 the loss of an unobserved pair vanishes
+            loss, slope = self.objective.block(r, s, n, scale, self.dtype)
+            total += loss
+            if known is None:
+                slope[row, column] = 0
+            else:
+                total += known[0]
+                slope[row, column] = known[1].to(self.dtype)
+            dp += _product(slope, low_q, p.dtype)
+            dq.append(_product(slope.T, low_p, p.dtype)[:n])
+        self.dp += dp
+        return total, dq[0] if len(dq) == 1 else torch.cat(dq)
+
+
+class _Chunk(NamedTuple):
+    """A range of columns, and the observed pairs inside it: which they are, and their rows and columns."""
+
+    first: int
+    last: int
+    which: Tensor | slice
+    row: Tensor
+    column: Tensor  # from the first of the range on
+
+
+def _chunks(n: int, size: int, row: Tensor, column: Tensor) -> Iterator[_Chunk]:
+    """`n` columns, at most `size` at a time."""
+    if n <= size:
+        yield _Chunk(0, n, slice(None), row, column)
+        return
+    column, which = column.sort(stable=True)
+    row = row[which]
+    edges = [*range(0, n, size), n]
+    ends = torch.searchsorted(column, torch.tensor(edges, device=column.device)).tolist()
+    for first, last, a, b in zip(edges, edges[1:], ends, ends[1:], strict=False):
+        yield _Chunk(first, last, which[a:b], row[a:b], column[a:b] - first)
+
+
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """a @ b, in `dtype` where the device can accumulate into it."""
+    if a.dtype != dtype and a.is_cuda and _MM_TAKES_DTYPE:
+        return torch.mm(a, b, out_dtype=dtype)
+    return (a @ b).to(dtype)

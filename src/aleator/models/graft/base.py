@@ -1,18 +1,18 @@
-"""Models that were fitted elsewhere, as factors or as similarities of items. `al.graft` makes them."""
+"""What every grafted model is: scores from elsewhere, matched to the data by ids and mapped onto the label's scale."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from aleator.batches import Users
-from aleator.data.interactions import Array, Interactions
+from aleator.batches import Histories, Users
+from aleator.data.interactions import Array
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
@@ -22,9 +22,9 @@ from aleator.models.graft.reconcile import reconcile
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Grafted(Model):
-    """A model that is not fitted again: it learns which of its users and items are those of the data, by their ids.
+    """A model that was fitted elsewhere. It learns which of its users and items are those of the data, by their ids.
 
-    Its scores become the expectation r_ui by a monotone map onto the label's scale (Zadrozny and Elkan, 2002).
+    A monotone map onto the label's scale turns its scores into the expectation r_ui (Zadrozny and Elkan, 2002).
     """
 
     calibrate: Calibrate = "linear"
@@ -37,13 +37,15 @@ class Grafted(Model):
 
     frozen: ClassVar[bool] = True
     facts: ClassVar[tuple[str, ...]] = ("reconciled",)
+    scores_histories: ClassVar[bool] = True  # whether a history is enough to be scored
     strangers: ClassVar[str] = "are unknown to the model and are served by their history"
     new_items: ClassVar[str] = "are unknown to the model and get each user's lowest score"
 
-    def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
-        require(self.source is not None, "a graft that was loaded is not fitted again", "make it anew with al.graft")
+    def open_source(self) -> Any:
+        """What was given, at the start of a fit."""
+        require(self.source is not None, "a graft that was loaded cannot be fitted again", "make it anew with al.graft")
         self.notes = []
-        super().train(data, check, epochs)
+        return self.source
 
     def places(self, n_users: int, n_items: int) -> tuple[Array, Array]:
         """[n_users] and [n_items] of the data: which rows of the model they are, -1 for none. Counts are kept."""
@@ -59,8 +61,8 @@ class Grafted(Model):
         )
         return users, items
 
-    def fit_map(self, check: HeldOut | None) -> Map | None:
-        made = fit_map(self.evidence(check), self.calibrate, self.torch_device)
+    def fit_map(self, held_out: HeldOut | None) -> Map | None:
+        made = fit_map(self.evidence(None if held_out is None else held_out.held), self.calibrate, self.torch_device)
         require(
             made is None or made.rises,
             "the model's scores are no higher on observed pairs than on others",
@@ -68,35 +70,29 @@ class Grafted(Model):
         )
         return made
 
-    def evidence(self, check: HeldOut | None) -> Iterable[Sample]:
-        """What the map is fitted on."""
+    def evidence(self, held: Histories | None) -> Iterable[Sample]:
+        """What the map is fitted on. `held` are the held-out pairs of each user."""
         return samples(self.raw_block, self.histories, self.mu, self.seed, self.known)
 
-
-class ByUser(Grafted):
-    """Scores of known users alone: nothing follows from a history, so that others get each item's share of the users."""
-
-    strangers: ClassVar[str] = "are unknown to the model and get each item's share of the users"
-
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        """Where a history is not enough, users that the model does not know get each item's share of the users."""
+        if self.scores_histories:
+            return super().score_block(users, items)
         known = (users.index >= 0) & self.known[users.index]
         scores = self.raw_block(users, items)
         scores = scores if self.map is None else self.map(scores)
         return self.without_history(scores, replace(users, size=users.size * known, trained=False), items)
 
     def score_pairs(self, users: Users) -> Tensor:
+        if self.scores_histories:
+            return super().score_pairs(users)
         return self.score_block(users)[users.row, users.item]
 
 
 def numbers(given: Any, name: str) -> Tensor:
-    """A copy of the matrix `given`, of finite numbers."""
-    given = given.to_numpy() if hasattr(given, "to_numpy") else given  # implicit's factors on a GPU, and frames
+    """A copy of the matrix `given`, which must hold finite numbers."""
     try:
-        made = (
-            given.detach().clone()
-            if isinstance(given, Tensor)
-            else torch.tensor(np.array(given, np.float32, order="C"))
-        )
+        made = given.detach().clone() if isinstance(given, Tensor) else torch.tensor(_array(given))
     except (TypeError, ValueError):
         raise AleatorError(f"the {name} are a {type(given).__name__}", "give an array of numbers") from None
     require(made.ndim == 2, f"the {name} have {made.ndim} dimensions", "give a matrix")
@@ -104,8 +100,20 @@ def numbers(given: Any, name: str) -> Tensor:
     return made.float()
 
 
+@runtime_checkable
+class _Convertible(Protocol):
+    """Frames, and factors of implicit that lie on a GPU."""
+
+    def to_numpy(self) -> Array: ...
+
+
+def _array(given: Any) -> Array:
+    plain = given.to_numpy() if isinstance(given, _Convertible) else given
+    return np.array(plain, np.float32, order="C")
+
+
 def taken(matrix: Any, rows: Array, columns: Array) -> sp.csr_matrix:
-    """These rows and columns of a sparse matrix, in this order; -1 for one that is empty."""
+    """These rows and columns of a sparse matrix, in this order; -1 for an empty one."""
     padded = sp.csr_matrix(matrix, copy=True)
     padded.resize(padded.shape[0] + 1, padded.shape[1] + 1)
     return padded[rows][:, columns].sorted_indices()

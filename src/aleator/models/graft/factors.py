@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from aleator.batches import pieces
-from aleator.data.interactions import Interactions
-from aleator.evaluation.held_out import HeldOut
-from aleator.models.factors import FactorModel
+from aleator.models.factors import FactorTable
 from aleator.models.graft.base import Grafted
 from aleator.ranking.top import blocks
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GraftedFactors(Grafted, FactorModel):
+class GraftedFactors(Grafted):
     """r_ui = <x_u, y_i> of the factors given, on the label's scale (Zadrozny and Elkan, 2002)."""
 
-    dim: int = field(default=1, init=False)
-
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        x, y = (side.to(self.torch_device) for side in self.source)
+    def learn(self, stop: Stop) -> None:
+        x, y = (side.to(self.torch_device) for side in self.open_source())
         rows, columns = (torch.from_numpy(place).to(x.device) for place in self.places(len(x), len(y)))
         x, y, new = x[rows.clamp_min(0)], y[columns.clamp_min(0)], columns < 0
-        if bool(new.any()):  # a dimension of their own gives them each user's lowest score
+        if bool(new.any()):  # a dimension of their own gives new items each user's lowest score
             x = torch.cat([x, _lowest(x, y[~new])[:, None]], 1)
             y = torch.cat([y.masked_fill(new[:, None], 0), new[:, None].to(y)], 1)
-        self.user_factors, self.item_factors = x, y
+        self.table = FactorTable(x, y)
 
-    def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
-        super().train(data, check, epochs)
+    def absorb_map(self) -> None:
+        """Users that the model does not know are treated as newcomers, who are made from the finished factors."""
+        super().absorb_map()
         strangers = (~self.known).nonzero().squeeze(1)
-        if len(strangers):  # as newcomers, who are made from the finished factors
+        if len(strangers):
             trained = (self.known & (self.histories.size > 0)).nonzero().squeeze(1)
-            self.user_factors[strangers] = self._summed(self.histories.batch(strangers)) @ self.fold_map(trained)
+            to_factors = self.table.newcomer_map(trained, self.histories)
+            self.table.users[strangers] = self.table.summed(self.histories.batch(strangers)) @ to_factors
 
 
 def _lowest(x: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A function that scores users, such as a service."""
+"""A function that scores users, such as a call of somebody's service."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.errors import AleatorError, require
-from aleator.evaluation.held_out import HeldOut
-from aleator.models.graft.base import ByUser, Grafted, numbers
+from aleator.models.graft.base import Grafted, numbers
+from aleator.training.stop import Stop
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GraftedFunction(ByUser):
-    """r_ui from a function of user ids, on the label's scale (Zadrozny and Elkan, 2002). It is not saved."""
+class GraftedFunction(Grafted):
+    """r_ui from a function of user ids, on the label's scale (Zadrozny and Elkan, 2002). The function is not saved."""
 
     function: Callable[[Any], Any] | None = field(default=None, init=False)
     columns: Tensor = field(init=False)  # [n_items] of the function's, -1 for none
-    width: int = field(default=0, init=False)  # how many it has
+    width: int = field(default=0, init=False)  # how many columns the function has
     last: tuple[Tensor, Tensor] | None = field(default=None, init=False)  # a batch, and its scores
 
     learned: ClassVar[tuple[str, ...]] = ("known", "columns")
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "width")
+    scores_histories: ClassVar[bool] = False
+    strangers: ClassVar[str] = "are unknown to the model and get each item's share of the users"
 
     def attach(self, function: Callable[[Any], Any]) -> None:
-        """Give a graft that was loaded its function again: the same users and items, in the same order."""
+        """Give a loaded graft its function again. It must have the same users and items, in the same order."""
         self.function, self.last = function, None
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        self.attach(self.source)
+    def learn(self, stop: Stop) -> None:
+        self.attach(self.open_source())
         self.width = self.fitted.n_items if self.item_ids is None else len(self.item_ids)
         _, columns = self.places(self.fitted.n_users if self.user_ids is None else len(self.user_ids), self.width)
         self.columns = torch.from_numpy(columns).to(self.torch_device)
@@ -56,7 +58,7 @@ class GraftedFunction(ByUser):
     def _called(self, index: Tensor) -> Tensor:
         """[n, width] what the function gives for the users `index`."""
         if self.function is None:
-            raise AleatorError("a grafted function is not saved", "give it again, by the model's attach")
+            raise AleatorError("a grafted function is not saved", "give it again with the model's attach")
         found = numbers(self.function(self.fitted.users.decode(index.cpu().numpy())), "scores of the function")
         require(
             found.shape == (len(index), self.width),
@@ -67,6 +69,6 @@ class GraftedFunction(ByUser):
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         warnings.warn(
-            "the grafted function is not saved: give it again after loading, by the model's attach", stacklevel=2
+            "the grafted function is not saved: give it again after loading, with the model's attach", stacklevel=2
         )
         return super().pack()

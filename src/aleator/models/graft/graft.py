@@ -1,8 +1,8 @@
-"""graft: what was fitted elsewhere, recognised by its shape, as a model."""
+"""graft: a model from what was fitted elsewhere, which is recognised by what it has."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,34 +23,59 @@ _UNFITTED = "the model to be grafted is not fitted", "fit it first"
 _TAKES = "give (user factors, item factors), an item-item matrix, a fitted model of implicit, a table or a function"
 
 
+@runtime_checkable
+class HasFactors(Protocol):
+    """ALS, BPR and other factor models of implicit."""
+
+    user_factors: Any
+    item_factors: Any
+
+
+@runtime_checkable
+class HasSimilarity(Protocol):
+    """Item-item recommenders of implicit."""
+
+    similarity: Any
+
+
+@runtime_checkable
+class HasColumns(Protocol):
+    """Frames."""
+
+    columns: Any
+
+
 def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -> Grafted:
-    """A model that was fitted elsewhere as the expectation; `AUR(graft(...)).fit(split)` trains the estimator alone.
+    """Make a model out of a recommender that was fitted elsewhere. `AUR(graft(...)).fit(split)` trains the estimator alone.
 
-    `model` is one of
-    - a pair (user factors, item factors), or a fitted model of implicit: ALS, BPR and others with factors
-    - an item-item matrix, dense or sparse, or a fitted item-item recommender of implicit: a score is a history times it
-    - a frame with user_id, item_id and score: candidates
-    - a function that takes an array of user ids and gives their scores, [n, n_items]
+    `model` is one of:
 
-    `users` and `items` are the ids of its rows (of a function: its columns) in their order, as they are in the data.
+    - a pair (user factors, item factors), or a fitted model of implicit that has factors, such as ALS or BPR
+    - an item-item matrix, dense or sparse, or a fitted item-item recommender of implicit; a score is a history times it
+    - a frame of candidates with the columns user_id, item_id and score
+    - a function that takes an array of user ids and returns their scores, [n, n_items]
+
+    `users` and `items` are the ids of its rows in their order (for a function: of its columns), as the data has them.
     Without them it must have as many users and items as the data, in the order of the data's ids. `calibrate` is the map
-    onto the label's scale ("linear", "isotonic" or "none"); `mu`, `seed` and `device` are as in every model.
+    onto the label's scale: "linear", "isotonic" or "none". `mu`, `seed` and `device` mean the same as in every model.
 
     >>> graft((np.eye(3), np.ones((4, 3))), items=["a", "b", "c", "d"])
     GraftedFactors()
     """
     require(not isinstance(model, Recommender), "a model of aleator needs no graft", "give it to al.AUR as it is")
-    require(not isinstance(model, type), f"{getattr(model, '__name__', '')} is a class", "give a fitted model of it")
+    if isinstance(model, type):
+        raise AleatorError(f"{model.__name__} is a class", "give a fitted model of it")
     made: Grafted
     if (pair := _pair(model)) is not None:
         made, source = GraftedFactors(**options), _factors(*pair)
-    elif hasattr(model, "similarity") or sp.issparse(model) or isinstance(model, (np.ndarray, Tensor)):
+    elif isinstance(model, HasSimilarity) or sp.issparse(model) or isinstance(model, (np.ndarray, Tensor)):
         require(users is None, "users= was given with an item-item matrix", "leave it out")
-        made, source = GraftedSimilarities(**options), _similarities(getattr(model, "similarity", model))
+        matrix = model.similarity if isinstance(model, HasSimilarity) else model
+        made, source = GraftedSimilarities(**options), _similarities(matrix)
     elif callable(model):
         made, source = GraftedFunction(**options), model
     else:
-        require(hasattr(type(model), "columns"), f"a {type(model).__name__} cannot be grafted", _TAKES)
+        require(isinstance(model, HasColumns), f"a {type(model).__name__} cannot be grafted", _TAKES)
         require(users is None and items is None, "users= or items= was given with a table", "leave them out")
         made = GraftedTable(**options)
         source, users, items = _table(model)
@@ -63,7 +88,7 @@ def _pair(model: Any) -> tuple[Any, Any] | None:
     if isinstance(model, (tuple, list)):
         require(len(model) == 2, f"a {type(model).__name__} of {len(model)} cannot be grafted", _TAKES)
         return model[0], model[1]
-    if hasattr(model, "user_factors") and hasattr(model, "item_factors"):
+    if isinstance(model, HasFactors):
         return model.user_factors, model.item_factors
     return None
 

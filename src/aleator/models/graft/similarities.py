@@ -4,40 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
-from aleator.batches import pieces
+from aleator.batches import Users, pieces
 from aleator.models.graft.base import Grafted, taken
-from aleator.models.item_item import ItemItemModel
+from aleator.models.item_item import ItemTable, make_room, make_table
 from aleator.models.similarities import Block
+from aleator.training.stop import Stop
 
 _ROWS = 1024  # of a matrix at a time
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GraftedSimilarities(Grafted, ItemItemModel):
-    """r_ui = what the items of the history say of i by the matrix given, on the label's scale (Zadrozny and Elkan, 2002).
+class GraftedSimilarities(Grafted):
+    """r_ui = what the items of the history say of i by the matrix given, on the label's scale.
 
-    An item says nothing of itself, so that an observed pair is expected only as far as the rest of the history goes.
+    (Zadrozny and Elkan, 2002.) An item says nothing of itself, so the rest of the history decides how far an observed
+    pair is expected.
     """
 
-    neighbours: int | Literal["auto"] = field(default="auto", init=False)
+    similarities: ItemTable = field(init=False)
+    kept: int | None = field(default=None, init=False)  # neighbours; None for all
 
-    facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, *ItemItemModel.facts)
+    facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "kept")
     new_items: ClassVar[str] = "are unknown to the model and similar to none"
 
-    def most_entries(self) -> int:
-        return int(self.source.nnz) if sp.issparse(self.source) else int(self.source.numel())
+    def learn(self, stop: Stop) -> None:
+        source = self.open_source()
+        _, items = self.places(self.fitted.n_users, source.shape[0])
+        entries = int(source.nnz) if sp.issparse(source) else int(source.numel())
+        room = make_room("auto", entries, self.fitted.n_items, self.torch_device)
+        self.notes += [] if room.note is None else [room.note]
+        blocks = self._blocks(source, items)
+        self.similarities = make_table(blocks, room, self.fitted.n_items, self.torch_device, label="graft")
+        self.kept = room.neighbours
 
-    def blocks(self) -> Iterator[Block]:
-        _, items = self.places(self.fitted.n_users, self.source.shape[0])
-        if sp.issparse(self.source):
-            yield taken(self.source.T, items, items)
+    def _blocks(self, source: Any, items: Any) -> Iterator[Block]:
+        """The matrix by items to be scored, in the order of the data's items."""
+        if sp.issparse(source):
+            yield taken(source.T, items, items)
         else:
-            padded = F.pad(self.source.T, (0, 1, 0, 1))
+            padded = F.pad(source.T, (0, 1, 0, 1))
             for rows in pieces(torch.from_numpy(items), _ROWS):
                 yield padded[rows][:, items].to(self.torch_device)
+
+    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        return self.similarities.block(users, items)
+
+    def raw_pairs(self, users: Users) -> Tensor:
+        return self.similarities.pairs(users)
+
+    def out_of_sample_pairs(self, users: Users) -> Tensor | None:
+        """With a zero diagonal a pair has no part in its own score."""
+        return self.score_pairs(users)
+
+    def absorb_map(self) -> None:
+        if self.map is not None and self.calibrate == "linear":
+            self.similarities.absorb(self.map)
+            self.map = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.similarities.store.tensors()
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        about, tensors = super().pack()
+        return about | self.similarities.about(), tensors
+
+    def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().unpack(learned, tensors)
+        mine = {name.removeprefix("model."): value for name, value in tensors.items()}
+        self.similarities = ItemTable.restore(learned, mine, self.torch_device)

@@ -1,4 +1,4 @@
-"""Models that were fitted elsewhere, as scores of known users: tables of candidates, and functions."""
+"""A table of candidates with scores from elsewhere."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.data.interactions import Interactions
 from aleator.errors import require
-from aleator.evaluation.held_out import HeldOut
 from aleator.models.calibration import Sample
-from aleator.models.graft.base import ByUser, Grafted, taken
+from aleator.models.graft.base import Grafted, taken
+from aleator.training.stop import Stop
 
 _IDS = "give the table the same ids as the data"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GraftedTable(ByUser):
+class GraftedTable(Grafted):
     """r_ui from a table of candidates with scores, on the label's scale (Zadrozny and Elkan, 2002).
 
-    Of a pair that is not listed nothing is expected: r_ui = 0, or the lowest of those listed where that is below.
+    A pair that is not listed has r_ui = 0, or the lowest score that is listed where that is below 0.
     """
 
     listed: Histories = field(init=False)  # the candidates of each user, with their scores as weights
@@ -32,19 +31,22 @@ class GraftedTable(ByUser):
 
     learned: ClassVar[tuple[str, ...]] = ("known",)
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "lowest")
+    scores_histories: ClassVar[bool] = False
+    strangers: ClassVar[str] = "are unknown to the model and get each item's share of the users"
     new_items: ClassVar[str] = "are not listed in the table"
 
-    def learn(self, check: HeldOut | None, epochs: int | None) -> None:
-        self.listed = Histories(taken(self.source, *self.places(*self.source.shape)), self.torch_device)
+    def learn(self, stop: Stop) -> None:
+        source = self.open_source()
+        self.listed = Histories(taken(source, *self.places(*source.shape)), self.torch_device)
         self.known = self.listed.size > 0
         require(bool(self.known.any()), "no candidate of the table has both its user and its item in the data", _IDS)
 
-    def evidence(self, check: HeldOut | None) -> Iterable[Sample]:
-        """The listed pairs. Those held out count as observed, since a list of candidates leaves out what was taken."""
+    def evidence(self, held: Histories | None) -> Iterable[Sample]:
+        """The listed pairs. Held-out pairs count as observed, since a list of candidates omits what was taken."""
         weight = torch.zeros_like(self.listed.weight)
         everyone = torch.arange(self.fitted.n_users)
         listed = self.listed.batch(everyone)
-        for rows in [self.histories] if check is None else [self.histories, check.held]:
+        for rows in [self.histories] if held is None else [self.histories, held]:
             pairs = rows.batch(everyone)
             key, sought = (p.row * self.fitted.n_items + p.item for p in (pairs, listed))
             place = torch.searchsorted(key, sought).clamp_max(len(key) - 1)
@@ -56,8 +58,8 @@ class GraftedTable(ByUser):
         )
         yield listed.weight, torch.where(weight > 0, weight, self.mu), (weight > 0).to(weight)
 
-    def train(self, data: Interactions, check: HeldOut | None = None, epochs: int | None = None) -> None:
-        super().train(data, check, epochs)
+    def absorb_map(self) -> None:
+        """Listed scores are mapped once, whatever the map."""
         if self.map is not None:
             self.listed.weight, self.map = self.map(self.listed.weight), None
         self.lowest = min(0.0, float(self.listed.weight.min()))
@@ -68,11 +70,11 @@ class GraftedTable(ByUser):
         scores[listed.row, listed.item] = listed.weight
         return scores if items is None else scores[:, items]
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        about, tensors = super().pack()
-        return about, tensors | {f"model.{name}": getattr(self.listed, name) for name in ("weight", "item", "indptr")}
+    def tensors(self) -> dict[str, Tensor]:
+        listed = self.listed
+        return super().tensors() | {"weight": listed.weight, "item": listed.item, "indptr": listed.indptr}
 
-    def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        super().unpack(learned, tensors)
-        parts = (tensors[f"model.{name}"].cpu().numpy() for name in ("weight", "item", "indptr"))
-        self.listed = Histories(sp.csr_matrix(tuple(parts), self.fitted.csr.shape), self.torch_device)
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        super().set_tensors(tensors)
+        parts: Any = tuple(tensors[name].cpu().numpy() for name in ("weight", "item", "indptr"))
+        self.listed = Histories(sp.csr_matrix(parts, self.fitted.csr.shape), self.torch_device)

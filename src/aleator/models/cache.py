@@ -1,0 +1,56 @@
+"""ModelCache: what models learned, for several fits on the same pairs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from aleator.data.interactions import Interactions
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.base import Model
+
+
+@dataclass(frozen=True)
+class _Kept:
+    about: dict[str, Any]
+    tensors: dict[str, Tensor]
+    seconds: float
+
+
+@dataclass
+class ModelCache:
+    """Keeps what models learned, by their class, options, pairs and epochs. Give it to `fit`.
+
+    The same options, pairs and seed give the same tensors, so fits that share a cache share them. Models that are quick
+    to fit again are not kept, unless `everything` is. Grafted models are never kept.
+    """
+
+    everything: bool = False
+    saved: float = 0.0  # seconds of fitting that were not spent again
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+
+    def fit_pairs(
+        self, model: Model, data: Interactions, held_out: HeldOut | None = None, epochs: int | None = None
+    ) -> None:
+        """As `Model.fit_pairs`, but what was learned before is only taken over."""
+        if model.frozen:
+            model.fit_pairs(data, held_out, epochs)
+            return
+        about = [type(model).__name__, model.options(), data.fingerprint, epochs, held_out is not None]
+        key = json.dumps(about, default=str)
+        if key in self._kept:
+            kept = self._kept[key]
+            model.data = data
+            model.unpack(copy.deepcopy(kept.about), kept.tensors)
+            self.saved += kept.seconds
+            return
+        start = time.perf_counter()
+        model.fit_pairs(data, held_out, epochs)
+        if self.everything or model.log is not None:
+            learned, tensors = model.pack()
+            self._kept[key] = _Kept(copy.deepcopy(learned), tensors, time.perf_counter() - start)

@@ -1,0 +1,71 @@
+"""The options of models that Adam trains on batches of users, and the way from them to the one training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from aleator.batches import Histories
+from aleator.errors import require
+from aleator.options import Configurable
+from aleator.training.loop import Log, Loop, Loss, trainable
+from aleator.training.stop import Stop
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Epochs(Configurable):
+    """Training options. `batch_size` counts users; "auto" makes about `steps` steps an epoch."""
+
+    lr: float = 1e-3
+    batch_size: int | Literal["auto"] = "auto"
+    max_epochs: int = 200
+    patience: int = 10  # checks without a better Recall@20
+    check_every: int = 2  # epochs
+
+    steps: ClassVar[int] = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            min(self.max_epochs, self.patience, self.check_every) >= 1
+            and (self.batch_size == "auto" or self.batch_size >= 1)
+            and self.lr > 0,
+            "a training option is not positive",
+            "give numbers above 0",
+        )
+
+    def minimise(
+        self,
+        loss: Loss,
+        parameters: Sequence[Tensor],
+        histories: Histories,
+        stop: Stop,
+        *,
+        seed: int,
+        weight_decay: float = 0.0,
+    ) -> Log:
+        """Minimise `loss`, a sum over the users of a batch, in the parameters, in place."""
+        loop = Loop(
+            max_epochs=self.max_epochs,
+            batch_size=histories.batch_size(self.steps) if self.batch_size == "auto" else self.batch_size,
+            lr=self.lr,
+            device=histories.device,
+            weight_decay=weight_decay,
+            patience=self.patience,
+            check_every=self.check_every,
+            seed=seed,
+            label=type(self).__name__,
+        )
+        with trainable(parameters):
+            return loop.minimise(loss, parameters, histories, stop)
+
+
+def normal(*shapes: Sequence[int], seed: int, device: torch.device, spread: float = 0.01) -> list[Tensor]:
+    """Parameters to start from: N(0, spread^2) each, drawn by the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [spread * torch.randn(tuple(shape), generator=generator) for shape in shapes]
+    return [table.to(device) for table in drawn]

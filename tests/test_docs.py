@@ -1,0 +1,243 @@
+"""What README.md and docs/ show runs as written, holds the figures of results/, and leaves no name or command out.
+
+Blocks marked python are run, page by page, in a folder of their own. So are the lines `$ aleator ...` of blocks marked
+console, after the page's Python. Blocks marked sh take long or need data: their commands are only checked for options
+that exist. No test here needs a dataset.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import aleator as al
+from aleator import cli
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}
+
+
+@pytest.fixture
+def update(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script that writes the tables."""
+    return _tool("update", monkeypatch)
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script that writes the reference pages."""
+    return _tool("reference", monkeypatch)
+
+
+def _tool(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    return importlib.import_module(name)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str, language: str) -> list[list[str]]:
+    """The commands of the project in the blocks of a page, without their comments."""
+    lines = [line for block in blocks(text, language) for line in block.splitlines()]
+    return [shlex.split(line[2:], comments=True) for line in lines if line.startswith("$ aleator ")]
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if blocks(text, "(?:python|console)")])
+def test_the_examples_of_a_page_run(
+    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the grafted function is not saved")
+        exec(compile("\n".join(blocks(PAGES[page], "python")), page, "exec"), {})
+    for line in commands(PAGES[page], "console"):
+        monkeypatch.setattr(sys, "argv", line)
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        assert not left.value.code, f"{page}: {shlex.join(line)}: {capsys.readouterr().err}"
+
+
+def test_pages_that_a_newcomer_reads_have_examples() -> None:
+    for name in ("README.md", "docs/index.md", "docs/own_data.md", "docs/models.md", "docs/graft.md", "docs/report.md"):
+        assert blocks(PAGES[name], "python"), name
+
+
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if commands(text, "sh")])
+def test_the_long_commands_of_a_page_exist(page: str) -> None:
+    for _, *words in commands(PAGES[page], "sh"):
+        group = typer.main.get_command(cli.app)
+        group.commands[words[0]].make_context(words[0], words[1:], allow_interspersed_args=words[0] != "bench")
+
+
+def test_the_tables_are_those_of_the_results(update: Any) -> None:
+    assert f"<!-- results -->\n{update.main_table()}\n<!-- /results -->" in README
+    for place, text in update.places(draw=False).items():
+        page = PAGES[f"docs/results/{place}.md"]
+        assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
+
+
+def test_published_figures_stand_below_ours_where_there_are_many(update: Any) -> None:
+    columns = ["method", "recall@20", "published", "difference", "recall@50", "published", "difference", "seeds"]
+    table = update.Table(columns, [["MF", 0.06, 0.05, "+20.0%", 0.1, None, None, 3]], "a caption")
+    narrow = update.narrow(table)
+    assert narrow.columns == ["method", "recall@20", "recall@50", "seeds"]
+    assert narrow.rows == [["MF", "0.0600<br><small>published 0.0500, +20.0%</small>", 0.1, 3]]
+    few = update.Table(columns[:4], [["MF", 0.06, 0.05, "+20.0%"]], "a caption")
+    assert update.narrow(few) is few
+
+
+def test_the_tables_of_performance_are_those_of_the_results(update: Any) -> None:
+    page = PAGES["docs/performance.md"]
+    places = update.performance()  # refuses a record that has no place
+    assert places.keys() >= {"epochs h200", "time_to_quality h200", "quality h200", "fit cpu", "growth cpu"}
+    for place, text in places.items():
+        assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
+
+
+def test_pictures_pages_and_headings_that_are_linked_exist(reference: Any) -> None:
+    made = {"docs/reference/api.md": reference.api(), "docs/reference/cli.md": reference.command_line()}
+    for page, text in PAGES.items():
+        for target in re.findall(r"\]\(([^):]+)\)", text):
+            file, _, heading = target.partition("#")
+            path = (ROOT / page).parent / file if file else ROOT / page
+            assert path.is_file(), f"{page} links to {target}"
+            if heading:
+                name = str(path.resolve().relative_to(ROOT))
+                titles = re.findall(r"^#+ (.*)$", PAGES[name] + "\n" + made.get(name, ""), re.MULTILINE)
+                assert heading in map(anchor, titles), f"{page} links to {target}"
+
+
+def anchor(title: str) -> str:
+    """What the site makes of a heading."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower())
+
+
+def test_every_page_says_in_its_first_sentence_what_it_answers() -> None:
+    for page, text in PAGES.items():
+        if page != "README.md":
+            lead = text.split("\n\n")[1]
+            assert lead.startswith(("This page answers: ", "This page says ")), page
+
+
+def test_every_page_stands_in_the_navigation() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    listed = set(re.findall(r": ([\w/-]+\.md)$", nav, re.MULTILINE))
+    assert listed == {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
+
+
+def test_the_reference_has_every_public_name_and_option(reference: Any) -> None:
+    page = reference.api()
+    for name in al.__all__:
+        assert f"      heading: al.{name}\n" in page, name
+    assert "::: aleator.models.graft.graft.graft\n" in page  # the function: the name alone means its package
+    assert "| `self_exclude` | bool | `True` | `False` |" in page
+    assert "| `lam` | float or `'auto'` | `'auto'` |" in page
+
+
+def test_the_meaning_of_an_option_is_its_comment_or_the_text_below_it(reference: Any) -> None:
+    source = '''
+        class Thing:
+            k: int = 5  # how many
+            lr: float = 0.1
+            """The step
+            of Adam."""
+            name: str = "#"
+    '''
+    assert dict(reference.meanings(source)) == {"k": "how many", "lr": "The step of Adam.", "name": ""}
+
+
+def test_the_reference_has_every_command_and_option(reference: Any) -> None:
+    page = reference.command_line()
+    names = {name for name, _ in reference.commands(typer.main.get_command(cli.app))}
+    assert {"aleator fit", "aleator data split"} <= names
+    for name in names:
+        assert f"## {name}\n" in page, name
+    for option in inspect.signature(cli.verbs.fit).parameters:
+        assert f"`--{option.replace('_', '-')}`" in page or f"`{option.upper()}`" in page, option
+
+
+def test_the_own_options_of_a_class_come_first(reference: Any) -> None:
+    named = re.findall(r"^\| `(\w+)` \|", reference.options(al.AUR), re.MULTILINE)
+    assert named.index("model") < named.index("alpha") < named.index("seed")
+
+
+def test_docstrings_become_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    tool = _tool("docstrings", monkeypatch)
+    assert tool.as_markdown("r = <x_u, y_i>.\n\n>>> 1 + 1\n2") == "r = `<x_u, y_i>`.\n\n```pycon\n>>> 1 + 1\n2\n```"
+
+
+def test_a_record_of_a_benchmark_becomes_a_table_under_its_command(update: Any) -> None:
+    rows = [
+        {
+            "job": "top 50",
+            "unit": "s",
+            "ours": 2.0,
+            "reference": 8.0,
+            "ratio": 0.25,
+            "against": "brute force",
+            "more": {},
+        },
+        {"job": "peak", "unit": "MB", "ours": 1234.5, "more": {"users/s": 15834.2}},
+        {"job": "overall recall@20", "unit": "test", "ours": 0.06701},
+    ]
+    record = {
+        "benchmark": "top_k",
+        "rows": rows,
+        "data": {"users": 31668, "test_pairs": 10},
+        "chosen": {"ours": {"lam": 0.3}},
+        "machine": {"cores": 2, "device": "no GPU", "threads": 1},
+        "versions": {"torch": "2.6", "numpy": "2.0", "implicit": "0.7.3"},
+        "command": "top_k.py --model /somewhere/model --k 50 --json /somewhere/x.jsonl --data-root=/somewhere",
+    }
+    head, _, *table = update.benchmark_table(record).splitlines()
+    assert head == (
+        "`aleator bench top_k --model model --k 50` (2 cores, no GPU, torch 2.6, threads: 1, implicit 0.7.3); "
+        "data: users 31,668, test pairs 10; chosen: ours (lam 0.3)"
+    )
+    assert table == [
+        "| job | ours | reference | ratio | against | users/s |",
+        "|---|---|---|---|---|---|",
+        "| top 50 | 2 s | 8 s | 0.25 | brute force |  |",
+        "| peak | 1,234 MB |  |  |  | 15,834 |",
+        "| overall recall@20 | 0.0670 |  |  |  |  |",
+    ]
+
+
+def test_curves_of_two_records_have_panels_of_their_own(update: Any) -> None:
+    def record(*runs: tuple[str, str]) -> dict[str, Any]:
+        return {"data": {"name": "yelp2018"}, "curves": [{"job": job, "settings": name} for job, name in runs]}
+
+    mf = record(("MF", "our defaults"), ("MF", "ALS"))
+    estimator = record(("MF", "ALS"), ("estimator", "our defaults"))
+    assert [(run.job, run.settings) for run in update.curves([mf, estimator, estimator])] == [
+        ("MF, yelp2018", "our defaults"),
+        ("MF, yelp2018", "ALS"),
+        ("estimator, yelp2018", "our defaults"),
+        ("estimator, yelp2018 (2)", "our defaults"),
+    ]
+
+
+def test_the_table_of_options_has_the_defaults_and_those_of_the_paper() -> None:
+    page = (ROOT / "docs" / "method.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)`[^|]* \| `([^`]+)` \|$", page, re.MULTILINE)
+    assert len(rows) >= 8
+    for name, default, paper in rows:
+        assert eval(default) == al.FactorEstimator().options()[name], name
+        assert eval(paper) == al.FactorEstimator.paper[name], name
