@@ -127,7 +127,7 @@ def test_quick_records_do_not_stand_in_for_others(tiny: Path, tmp_path: Path) ->
     records.append(alpha.file(tmp_path, "tiny"), {n: v for n, v in quick[0].items() if n != "quick"})
     assert len(alpha.rows(tmp_path, "tiny")) == 1, "beside a real one they are left out"
     reporting.write(tmp_path, tmp_path / "report")
-    assert "not for figures" not in (tmp_path / "report" / "report.md").read_text()
+    assert "trained too briefly" not in (tmp_path / "report" / "report.md").read_text()
 
 
 class Outline(HTMLParser):
@@ -153,7 +153,7 @@ def test_the_report_shows_every_study(results: Path, tmp_path: Path) -> None:
     assert len(pictures) >= 5
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", ""), "the page stands alone"
     markdown = (tmp_path / "report" / "report.md").read_text()
-    assert "Quick: trained for a look" in markdown
+    assert "trained too briefly" in markdown
     assert all(f"figures/{picture.name}" in markdown for picture in pictures)
 
 
@@ -221,7 +221,7 @@ def test_the_main_table_has_the_change_by_aur_with_the_highest_p_of_the_seeds() 
 def test_what_has_nothing_to_tune_is_not_called_untuned() -> None:
     rows = [record(method="Popularity", tuned={}), record(method="MF", tuned={"model": {"dim": 8}})]
     assert untuned(rows) == ""
-    assert untuned([*rows, record(method="EASE", tuned={})]).endswith("with default options: EASE.")
+    assert untuned([*rows, record(method="EASE", tuned={})]).endswith("have default options: EASE.")
 
 
 def test_the_best_system_stands_beside_the_highest_published_figures(results: Path) -> None:

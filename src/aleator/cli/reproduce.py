@@ -33,7 +33,7 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     first_seed: Annotated[int, typer.Option(help="The first seed. Several machines can share the work.")] = 0,
     quick: Annotated[
-        bool, typer.Option("--quick", help=f"Train for a look, not for figures. Default folder: {QUICK_FOLDER}.")
+        bool, typer.Option("--quick", help=f"Train briefly, to try things out. Default folder: {QUICK_FOLDER}.")
     ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Measure again what has a record; the latest record counts.")

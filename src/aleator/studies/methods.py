@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from aleator.data.splits import Split
 from aleator.errors import need, require
 from aleator.models import MODELS
 from aleator.models.graft import graft
+from aleator.options import Configurable
 from aleator.recipe import Recipe
 from aleator.recommender import Recommender
 from aleator.uncertainty import ESTIMATORS, FactorEstimator
@@ -155,21 +156,32 @@ def options_of(method: Method, dataset: str, recipe: Recipe) -> dict[str, Any]:
 
 
 def settings_of(method: Method, dataset: str, recipe: Recipe, *, quick: bool) -> dict[str, Any]:
-    """All options of a method as `build` takes them: the tuned ones, those of a quick run, those of its own."""
+    """All options of a method as `build` takes them: the tuned ones, its own, and those of a quick run."""
     settings: dict[str, Any] = {"model": {}, "estimator": {}} | options_of(method, dataset, recipe)
     if method.variant is not None and method.variant.joint:
         settings["joint"] = QUICK_JOINT if quick else settings.get("joint", True)
-    if quick:
-        settings["model"] |= {"factors": QUICK["dim"]} if method.base.grafted else _present(MODELS[method.base.model])
-        settings["estimator"] |= _present(ESTIMATORS[(method.variant or Variant()).estimator])
     for name, value in method.settings.items():
         table, _, option = name.rpartition(".")
         if table:
-            own = settings.get(table)
-            settings[table] = (own if isinstance(own, dict) else {}) | {option: value}
+            known = settings.get(table)
+            settings[table] = (known if isinstance(known, dict) else {}) | {option: value}
         else:
             settings[option] = value
+    if quick:
+        kinds: dict[str, type[Configurable]] = {"estimator": ESTIMATORS[(method.variant or Variant()).estimator]}
+        kinds |= {} if method.base.grafted else {"model": MODELS[method.base.model]}
+        for table, kind in kinds.items():
+            own = [name.removeprefix(f"{table}.") for name in method.settings]
+            settings[table] |= _quick(kind, settings[table], recipe, own)
+        settings["model"] |= {"factors": QUICK["dim"]} if method.base.grafted else {}
     return settings
+
+
+def _quick(kind: type[Configurable], options: dict[str, Any], recipe: Recipe, own: Sequence[str]) -> dict[str, Any]:
+    """The quick options that the class has, that have an effect, and that are not a method's `own`."""
+    about = {"recipe": recipe.name} if "recipe" in kind.option_names() else {}
+    names = set(kind.option_names()) - kind(**options, **about).unused().keys() - set(own)
+    return about | {name: value for name, value in QUICK.items() if name in names}
 
 
 def make(
@@ -209,9 +221,3 @@ def grafted(
         return graft(fitted, **common)
     options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
     return AUR(graft(fitted), estimator=FactorEstimator(**settings["estimator"]), **common, **options)
-
-
-def _present(kind: type) -> dict[str, Any]:
-    """The quick options that the class has."""
-    names = {f.name for f in fields(kind)}
-    return {name: value for name, value in QUICK.items() if name in names}

@@ -76,7 +76,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
         f"{records.about(rows)}: the same pairs under three splits. The test part is drawn from each user at random, or "
         "is each user's latest, or is the latest of all.",
         "See whether AUR gains more on the splits by time.",
-        "The second column is the correlation of an item's popularity in train and test: the lower, the more it drifts.",
+        "The second column is the correlation of an item's popularity in train and test. A low one means much drift.",
         "The tail holds half of the training pairs of each split. Users without a tail test item are skipped.",
         TESTS,
         untuned(rows),

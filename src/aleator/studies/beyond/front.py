@@ -140,7 +140,7 @@ def table(rows: Sequence[Record], settings: Sequence[Setting]) -> Table:
     ]
     caption = sentences(
         f"{records.about(rows)}: the settings on the front. No other setting is better in both metrics.",
-        "There is one seed, and the test figures decide who is on the front. So the front shows what could be reached.",
+        "The front has one seed and was found on the test part, so read it as what could be reached.",
         conventions(rows),
         untuned(rows),
     )

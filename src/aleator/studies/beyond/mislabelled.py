@@ -127,7 +127,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
         caption = (
             f"{rows[0]['dataset']}: {name} of each score against the true label of unobserved pairs. "
             f"{share:.1%} of these pairs are liked. Compare the uncertainty with popularity, chance and the expectation. "
-            f"Mean over {len(rows) // max(len(runs), 1)} seeds, with its 95 % interval where there are several."
+            f"Figures are means over {len(rows) // max(len(runs), 1)} seeds, with the 95 % interval where there are "
+            "several."
         )
         blocks.append(Table(["method", *SCORES], lines, caption))
     return blocks

@@ -61,8 +61,8 @@ def rivals() -> Table:
     """Published figures of other methods."""
     lines: list[list[Cell]] = [[name, *figures] for name, figures in RIVALS.items()]
     caption = (
-        "Figures that others published on the same split of Yelp2018, to read beside the tables above. Most of them "
-        "were selected on the test part. None of these works reports the tail."
+        "Others published these figures on the same split of Yelp2018. Compare them with the overall table above. Most "
+        "of them were selected on the test part. None of these works reports the tail."
     )
     return Table(["method", "recall@20", "ndcg@20"], lines, caption)
 

@@ -130,8 +130,8 @@ def case_table(row: Record) -> Table:
     ]
     caption = (
         f"{records.about([row])}, {row['method']}, user {row['user']}. This case was picked because it is extreme. "
-        "Candidates were all tail items in the test part of users who also have a head item there. The uncertainty ranks "
-        "the picked item higher than the expectation does by the most places. "
+        "Candidates were all tail items in the test part of users who also have a head item there. Among "
+        "them, the uncertainty ranks the picked item the most places higher than the expectation does. "
         f"The others are the {OTHERS} unseen items with the highest expectation that the user did not take. "
         "Ranks are among the unseen items."
     )

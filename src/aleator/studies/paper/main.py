@@ -76,8 +76,9 @@ def untuned(rows: Sequence[Record]) -> str:
     plain = [name for name in methods if not all(row.get("tuned", True) for row in rows if row["method"] == name)]
     if not plain:
         return ""
-    names = "all methods" if len(plain) == len(methods) else ", ".join(plain)
-    return f"Not tuned on this dataset, with default options: {names}."
+    if len(plain) == len(methods):
+        return "No method was tuned on this dataset: all have default options."
+    return f"These methods were not tuned on this dataset and have default options: {', '.join(plain)}."
 
 
 def conventions(rows: Sequence[Record]) -> str:
@@ -85,7 +86,7 @@ def conventions(rows: Sequence[Record]) -> str:
     empty = "skipped" if rows[0]["empty"] == "skip" else "counted as 0"
     chosen = ""
     if records.recipe(rows).on_test:
-        chosen = "Epochs and lam were chosen on the test part, on the users of the tests, so p-values are optimistic."
+        chosen = "Epochs and lam were chosen on the test part, on the same users, so p-values are optimistic."
     return sentences(chosen, f"Tail: {rows[0]['tail']}.", f"Users without a tail test item are {empty}.")
 
 
@@ -118,9 +119,9 @@ def improvements(rows: Sequence[Record]) -> list[Block]:
             )
     if not lines:
         return []
-    caption = f"{records.about(rows)}: the average change by AUR over the three models and four metrics."
+    caption = f"{records.about(rows)}: the average change by AUR over the three models and four metrics, in two ways."
     if printed:
-        caption += " The paper's text has the mean for Yelp2018 and Amazon-Book, and the sums for Adressa."
+        caption += " The paper's text has the first for Yelp2018 and Amazon-Book, and the second for Adressa."
     heads = ["protocol", "mean of the changes", "change of the sums", "as printed in the paper's text"]
     return [Table(heads, lines, caption)]
 

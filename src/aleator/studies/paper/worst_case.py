@@ -87,7 +87,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
     caption = sentences(
         f"{records.about(rows)}: the length of the shortest list that holds all test items of a user, over users with "
         "a test item. Shorter is better.",
-        "Items in a user's history are not listed, and items that were never trained on are.",
+        "A list has no item of the user's history. It can have items that were never trained on.",
         "Among items of equal score, test items come first.",
         signs("the bare model", corrected=False),
         untuned(rows),

@@ -84,5 +84,7 @@ def obtained_by(rows: Sequence[Record]) -> str:
         machine = row["machine"]
         where = f"{machine['cores']} cores, {machine['device']}, torch {row['versions']['torch']}"
         found[f"`{row['command']}` ({where})"] = None
-    quick = " Quick: trained for a look, not for figures." if any("quick" in row for row in rows) else ""
+    quick = (
+        " These are quick runs, trained too briefly for real figures." if any("quick" in row for row in rows) else ""
+    )
     return "Made by " + "; ".join(found) + "." + quick
