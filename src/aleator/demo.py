@@ -188,7 +188,7 @@ def _add_accuracy(page: Page, demo: Demo) -> None:
     page.table(
         ["protocol", "metric", "MF", "MF-AUR", "change", "p (Holm)"],
         rows,
-        caption=f"Means over {report.about['users']} users. {report.conventions}.",
+        caption=f"Means over {report.about['users']} users; {report.conventions}.",
     )
 
 
