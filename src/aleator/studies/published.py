@@ -1,4 +1,4 @@
-"""The figures that the paper printed, for the datasets of which we have the same split."""
+"""The figures that the paper printed, for datasets whose split is the same here and there."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Workbench:
     _others: dict[str, Workbench] = field(default_factory=dict)
 
     def fit(self, method: Method) -> Recommender:
-        """The method, fitted on the split. Methods on a backbone of `HELD` are fitted once; others are not held."""
+        """The method, fitted on the split. It is kept for the next study if its backbone is in `HELD`."""
         if method.key in self._fitted:
             return self._fitted[method.key]
         start, saved = time.perf_counter(), self.cache.saved
@@ -65,7 +65,10 @@ class Workbench:
         return make(method, split or self.split, self.dataset, recipe=self.recipe, **about)
 
     def split_for(self, method: Method) -> Split:
-        """The split; for a grafted model with a validation part, since a frozen model must not know those pairs."""
+        """The split that a method is fitted on.
+
+        A grafted model is not refitted, so it must not know the pairs that lam is chosen on: they are carved out.
+        """
         carves = method.base.grafted and not self.recipe.on_test
         return self.split.carve(0.1, self.seed) if carves else self.split
 

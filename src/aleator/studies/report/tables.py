@@ -1,4 +1,4 @@
-"""Block: what a study shows, a table or a figure, for HTML or markdown; and how the seeds become one figure."""
+"""Block: a table or a figure of a study. Also: how the figures of several seeds become one."""
 
 from __future__ import annotations
 
