@@ -28,6 +28,7 @@ from aleator.data.opening import open_split
 from aleator.ranking.top import blocks
 from aleator.recommender import Recommender
 from aleator.studies import records as record
+from aleator.training.stop import Stop
 
 MB = 1 << 20
 PEERS = ("implicit", "rectools", "cornac", "ranx")
@@ -198,7 +199,7 @@ def assemble(model: al.MF, estimator: al.FactorEstimator, epochs: int = 0) -> al
     made = al.AUR(model, estimator=estimator, lam=0.5, device=model.device)
     made.data = model.fitted
     if epochs:
-        made.estimator.train(made.histories, made.model, made.objective, epochs=epochs)
+        made.estimator.learn(made.histories, made.model, made.objective, Stop(epochs=epochs))
     return made
 
 

@@ -32,6 +32,7 @@ import aleator as al
 from aleator.batches import Histories
 from aleator.device import resolve_device
 from aleator.training.loop import Log
+from aleator.training.stop import Stop
 
 AGAINST = "the released program's loop"
 
@@ -69,7 +70,7 @@ def free() -> None:
 def by_adam(data: al.Interactions, args: argparse.Namespace, common: dict[str, Any]) -> Row:
     """MF by Adam, ours and theirs."""
     model = al.MF(solver="adam", **common)
-    model.train(data, epochs=args.epochs)
+    model.fit_pairs(data, epochs=args.epochs)
     ours, cold = epochs(model.log)
     del model
     free()
@@ -79,9 +80,9 @@ def by_adam(data: al.Interactions, args: argparse.Namespace, common: dict[str, A
 
 def by_als(data: al.Interactions, common: dict[str, Any]) -> tuple[al.MF, Row]:
     """MF by ALS, and what an iteration of it took."""
-    cold = seconds(lambda: al.MF(iterations=1, **common).train(data))
+    cold = seconds(lambda: al.MF(iterations=1, **common).fit_pairs(data))
     model = al.MF(**common)
-    ours = seconds(lambda: model.train(data)) / model.iterations
+    ours = seconds(lambda: model.fit_pairs(data)) / model.iterations
     return model, Row("ALS iteration", ours, more={"cold": cold, "items": data.n_items})
 
 
@@ -89,12 +90,12 @@ def on_top(model: al.MF, data: al.Interactions, args: argparse.Namespace, common
     """The estimator on the factors of `model`, ours and theirs."""
     device = resolve_device(args.device)
     estimator = al.FactorEstimator(**common)
-    estimator.train(Histories(data.csr, device), model, al.AUR(model).objective, epochs=args.epochs)
+    estimator.learn(Histories(data.csr, device), model, al.AUR(model).objective, Stop(epochs=args.epochs))
     ours, cold = epochs(estimator.log)
     items = estimator.sample_size(data.n_items, device) or data.n_items
     del estimator
     free()
-    factors = model.user_factors, model.item_factors
+    factors = model.table.users, model.table.items
     published, _ = estimator_epoch(data.csr, *factors, device, steps=args.steps, seed=args.seed)
     return Row("estimator", ours, published, AGAINST, more={"cold": cold, "items": items})
 

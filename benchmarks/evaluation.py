@@ -237,7 +237,7 @@ def main() -> None:
     split = replace(split, test=split.test.take(history[split.test.user] > 0))
     model = al.MF(dim=args.dim, device=args.device).fit(split)
     test, seen = split.test.csr, split.everything.csr
-    x, y = model.user_factors, model.item_factors
+    x, y = model.table.users, model.table.items
     who = np.flatnonzero(np.diff(test.indptr))
 
     def lists() -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ import torch
 from common import Row, arguments, describe, one_blas_thread, open_data, peer, show, timed
 
 import aleator as al
+from aleator.models.factors import FactorTable
 
 
 def by_implicit(split: al.Split, options: al.MF) -> al.MF:
@@ -33,7 +34,7 @@ def by_implicit(split: al.Split, options: al.MF) -> al.MF:
         als.fit(split.everything.csr, show_progress=False)
     made = al.MF(dim=options.dim, device="cpu")
     made.data = split.everything
-    made.user_factors, made.item_factors = map(torch.from_numpy, (als.user_factors, als.item_factors))
+    made.table = FactorTable(*map(torch.from_numpy, (als.user_factors, als.item_factors)))
     return made
 
 

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,8 @@ from torch.nn import functional as F
 
 import aleator as al
 from aleator.batches import Histories, Users
-from aleator.training.loop import Trainer
+from aleator.training.loop import Loop, trainable
+from aleator.training.stop import Stop
 from aleator.uncertainty import Objective
 from aleator.uncertainty.base import Expectation
 
@@ -49,15 +49,14 @@ print(json.dumps([loaded - start, time.perf_counter() - loaded]))
 class PlainEstimator(al.FactorEstimator):
     """The estimator as one would write it first: dense masks, autograd, float32, all items."""
 
-    def train(
+    def learn(
         self,
         histories: Histories,
         expectation: Expectation,
         objective: Objective,
-        check: Callable[[], float] | None = None,
-        epochs: int | None = None,
+        stop: Stop,
     ) -> None:
-        self.z, self.q = (p.requires_grad_() for p in self._start(histories, expectation, objective, True))
+        self.z, self.q = self._start(histories, expectation, objective, True)
 
         def loss(users: Users, draw: torch.Generator) -> Tensor:
             with torch.no_grad():
@@ -71,8 +70,8 @@ class PlainEstimator(al.FactorEstimator):
             precision = torch.sigmoid(math.log(objective.floor) - s) / objective.floor
             return (precision * (r - y).square() + objective.beta * s + objective.gamma * s.square()).sum()
 
-        trainer = Trainer(
-            max_epochs=epochs or self.max_epochs,
+        loop = Loop(
+            max_epochs=self.max_epochs,
             batch_size=256,
             lr=7e-5,  # 2e-4 at 2,000 users
             device=histories.device,
@@ -82,9 +81,8 @@ class PlainEstimator(al.FactorEstimator):
             seed=self.seed,
             label="plain estimator",
         )
-        parameters = [self.z, self.q]
-        self.log = trainer.fit(parameters, loss, histories, check)
-        self.z, self.q = (p.detach() for p in parameters)
+        with trainable(self.parameters()):
+            self.log = loop.minimise(loss, self.parameters(), histories, stop)
 
 
 def from_archive(args: Any, folder: Path) -> tuple[float, float, float]:

@@ -36,6 +36,7 @@ import aleator as al
 from aleator.batches import Histories, Users
 from aleator.device import resolve_device
 from aleator.evaluation.held_out import HeldOut
+from aleator.training.stop import Stop
 
 NEAR = 0.99  # of the best
 MONITORED_USERS = 10_000  # as many as AUR looks at while something trains
@@ -127,8 +128,8 @@ def mf_runs(data: al.Interactions, clock: Clock, budget: float, common: dict[str
         loop.train(lambda: clock.check(loop.score_block))
 
     return [
-        run("MF", OURS, lambda: al.MF(solver="adam", **common).train(data, clock), clock, budget),
-        run("MF", PAPER, lambda: al.MF(**al.MF.paper, **common).train(data, clock), clock, budget),
+        run("MF", OURS, lambda: al.MF(solver="adam", **common).fit_pairs(data, clock), clock, budget),
+        run("MF", PAPER, lambda: al.MF(**al.MF.paper, **common).fit_pairs(data, clock), clock, budget),
         run("MF", PUBLISHED, published, clock, budget),
     ]
 
@@ -137,7 +138,7 @@ def als_run(model: al.MF, data: al.Interactions, clock: Clock) -> Run:
     """MF by ALS, checked once when it is ready; `model` is fitted afterwards."""
 
     def train() -> None:
-        model.train(data)
+        model.fit_pairs(data)
         clock.check(model.score_block)
 
     return run("MF", ALS, train, clock)
@@ -152,11 +153,11 @@ def estimator_runs(
 
     def ours(options: dict[str, Any]) -> None:
         estimator = al.FactorEstimator(device=str(device), seed=seed, **options)
-        estimator.train(histories, model, objective, lambda: clock.check(estimator.log_variance))
+        estimator.learn(histories, model, objective, Stop(lambda: clock.check(estimator.log_variance)))
 
     def published() -> None:
         weights: dict[str, Any] = {"alpha": objective.alpha, "beta": objective.beta, "gamma": objective.gamma}
-        loop = EstimatorLoop(data.csr, model.user_factors, model.item_factors, device, seed=seed, **weights)
+        loop = EstimatorLoop(data.csr, model.table.users, model.table.items, device, seed=seed, **weights)
         loop.train(lambda: clock.check(loop.score_block))
 
     return [

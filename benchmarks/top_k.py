@@ -54,7 +54,7 @@ def make(args: Any) -> al.AUR:
 def literally(model: al.AUR) -> dict[str, ScoreOf]:
     """The scores of MF and of AUR, from the factors alone."""
     assert isinstance(model.model, al.MF)
-    x, y, device = model.model.user_factors, model.model.item_factors, model.torch_device
+    x, y, device = model.model.table.users, model.model.table.items, model.torch_device
     everyone = model.histories.batch(torch.arange(model.fitted.n_users))
     p, q = model.estimator.factors(everyone)  # type: ignore[attr-defined]
     lam, k = model.lam_used, 1 / model.beta
@@ -90,7 +90,7 @@ def by_implicit(model: al.MF, k: int) -> Callable[[], Any] | None:
     seen, everyone = model.fitted.csr, np.arange(model.fitted.n_users)
     with one_blas_thread():
         als = AlternatingLeastSquares(factors=model.dim, num_threads=torch.get_num_threads())
-    als.user_factors, als.item_factors = model.user_factors.cpu().numpy(), model.item_factors.cpu().numpy()
+    als.user_factors, als.item_factors = model.table.users.cpu().numpy(), model.table.items.cpu().numpy()
 
     def recommend() -> Any:
         with one_blas_thread():

@@ -40,8 +40,8 @@ def small_aur() -> Callable[..., al.AUR]:
     """Makes an AUR that is fitted in a fraction of a second; options of AUR, and of its parts by prefix."""
 
     def make(**options: Any) -> al.AUR:
-        model = {"dim": 8, "iterations": 5}
-        estimator = {"dim": 16, "max_epochs": 6, "lr": 0.01}
+        model: dict[str, Any] = {"dim": 8, "iterations": 5}
+        estimator: dict[str, Any] = {"dim": 16, "max_epochs": 6, "lr": 0.01}
         rest = {}
         for name, value in options.items():
             owner, _, field = name.partition("__")
@@ -51,6 +51,9 @@ def small_aur() -> Callable[..., al.AUR]:
                 estimator[field] = value
             else:
                 rest[name] = value
+        if rest.get("recipe") == "paper":
+            del model["iterations"]  # it is of ALS, and the paper's MF is trained by Adam
+            model["recipe"] = "paper"
         return al.AUR(al.MF(**model), estimator=al.FactorEstimator(**estimator), **rest)
 
     return make

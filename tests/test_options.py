@@ -127,7 +127,7 @@ def test_aur_hands_its_device_and_seed_to_its_parts_unless_they_have_their_own()
 
 
 def test_recipe_paper_sets_what_was_not_given() -> None:
-    aur = al.AUR(al.MF(lr=0.5), recipe="paper")
+    aur = al.AUR(al.MF(solver="adam", lr=0.5), recipe="paper")
     assert isinstance(aur.model, al.MF)
     assert isinstance(aur.estimator, al.FactorEstimator)
     assert (aur.model.solver, aur.model.negatives, aur.model.l2, aur.model.lr) == ("adam", "shared", 0.0, 0.5)

@@ -79,15 +79,13 @@ def _is_model(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path_) -> dict[str, Any]:
-    """The manifest of a folder, as this version writes it."""
+    """The manifest of a folder, as it was written."""
     source = Path(folder)
     require((source / "manifest.json").is_file(), f"'{source}' is no model folder", _AGAIN)
     try:
         manifest: dict[str, Any] = json.loads((source / "manifest.json").read_text())
         written = manifest["format"]
-        if written == 1:
-            manifest = upgrade(manifest)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         raise damaged(folder, error) from None
     known = written in (1, FORMAT)
     require(known, f"'{source}' has format {written}", f"this version of aleator reads formats 1 and {FORMAT}")
@@ -95,31 +93,23 @@ def read_manifest(folder: Path_) -> dict[str, Any]:
 
 
 def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of format 1 as format 2. That does not hold options without an effect, and joint training is one."""
+    """A manifest of format 1 as format 2, where the options of joint training are a table of their own."""
     options = dict(manifest["options"])
     if manifest["kind"] == "AUR":
-        model, on = options["model"], options.pop("joint")
+        on = options.pop("joint")
         names = {"weights": "joint_weights", "lr": "joint_lr", "clip": "joint_clip", "max_epochs": "joint_epochs"}
         joint = {name: options.pop(old) for name, old in names.items()}
         options["joint"] = joint if on else None
-        options["model"] = model | {"options": _with_effect(model["options"])}
-    return manifest | {"format": 2, "options": _with_effect(options)}
-
-
-def _with_effect(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a model without those that its solver or backbone does not use."""
-    of_adam = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negatives")
-    unused = {"als": of_adam, "adam": ("iterations",), "mf": ("layers",)}
-    chosen = options.get("solver") or options.get("backbone")
-    return {name: value for name, value in options.items() if name not in unused.get(str(chosen), ())}
+    return manifest | {"format": 2, "options": options}
 
 
 def read(folder: Path_) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The manifest and the tensors of a folder."""
+    """The manifest of a folder, as this version writes it, and its tensors."""
     manifest = read_manifest(folder)
     try:
+        manifest = upgrade(manifest) if manifest["format"] == 1 else manifest
         return manifest, load_file(Path(folder) / "tensors.safetensors")
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(folder, error) from None
 
 

@@ -26,7 +26,7 @@ class Configurable:
     paper_ranges: ClassVar[Ranges] = {}
 
     given: dict[str, Any]  # the options that were given, to the constructor or by `with_defaults`
-    offered: frozenset[str]  # those of them that `with_defaults` gave: they need not have an effect
+    offered: frozenset[str]  # those of them that need not have an effect, since nobody asked for them
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         hints = typing.get_type_hints(cls)
@@ -38,6 +38,14 @@ class Configurable:
         self = super().__new__(cls)
         self.given, self.offered = dict(options), frozenset()
         return self
+
+    @classmethod
+    def restored(cls, *args: Any, **options: Any) -> Self:
+        """Built from the options of a model folder. Those without an effect are not refused."""
+        made = cls.__new__(cls, *args, **options)
+        made.offered = frozenset(options)
+        made.__init__(*args, **options)  # type: ignore[misc]
+        return made
 
     @classmethod
     def option_names(cls) -> list[str]:
@@ -55,7 +63,7 @@ class Configurable:
         """Refuse an option that was given and has no effect."""
         for name, reason in self.unused().items():
             told = f"option {name} of {type(self).__name__} has no effect {reason}"
-            require(name not in self.given or name in self.offered, told, "leave it out")
+            require(name not in self.given or name in self.offered, told, "leave it out, or change that")
 
     def options(self) -> dict[str, Any]:
         """Every option that has an effect, with its value. What was given by position is not among them."""
@@ -164,4 +172,4 @@ class Registry(Generic[T]):
 
     def build(self, manifest: dict[str, Any]) -> T:
         """From what `Configurable.to_manifest` gave."""
-        return self.by_class(manifest["kind"])(**manifest["options"])
+        return self.by_class(manifest["kind"]).restored(**manifest["options"])

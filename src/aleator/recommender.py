@@ -286,7 +286,7 @@ class Recommender(Configurable, ABC):
     @classmethod
     def restore(cls, options: dict[str, Any]) -> Self:
         """Built from the options of a manifest."""
-        return cls(**options)
+        return cls.restored(**options)
 
 
 def as_split(data: Split | Interactions) -> Split:

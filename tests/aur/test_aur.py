@@ -18,7 +18,7 @@ import torch
 
 import aleator as al
 from aleator import checkpoint
-from aleator.aur import choice as selection
+from aleator.recipe import FINE_LAMS, PAPER_LAMS
 
 Make = Callable[..., al.AUR]
 COLUMNS = ["user_id", "item_id", "rank", "score", "expectation", "uncertainty", "popularity", "tail"]
@@ -48,9 +48,9 @@ def planted(aur: al.AUR, tail_item: int, head_item: int) -> None:
     n_items, model = aur.fitted.n_items, aur.model
     assert isinstance(model, al.MF)
     assert isinstance(aur.estimator, al.FactorEstimator)
-    model.user_factors = torch.ones(aur.fitted.n_users, 1)
-    model.item_factors = torch.full((n_items, 1), 0.01)
-    model.item_factors[tail_item], model.item_factors[head_item] = 0.3, 0.5
+    model.table.users = torch.ones(aur.fitted.n_users, 1)
+    model.table.items = torch.full((n_items, 1), 0.01)
+    model.table.items[tail_item], model.table.items[head_item] = 0.3, 0.5
     sigma = torch.full((n_items,), 0.01)
     sigma[tail_item], sigma[head_item] = 0.8, 0.05
     aur.estimator.z = torch.ones(n_items, 1)  # a user of one item has p = 1, and s = q
@@ -288,13 +288,13 @@ class TestFit:
         self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         aur, asked = small_aur(estimator__check_every=1), []
-        real = type(aur.estimator).train
+        real = type(aur.estimator).learn
 
-        def spy(self: Any, histories: Any, *given: Any, epochs: int | None = None, **more: Any) -> None:
-            real(self, histories, *given, epochs=epochs, **more)
-            asked.append((len(histories.item), epochs, self.log.best_epoch))
+        def spy(self: Any, histories: Any, expectation: Any, objective: Any, stop: Any) -> None:
+            real(self, histories, expectation, objective, stop)
+            asked.append((len(histories.item), stop.epochs, self.log.best_epoch))
 
-        monkeypatch.setattr(type(aur.estimator), "train", spy)
+        monkeypatch.setattr(type(aur.estimator), "learn", spy)
         aur.fit(split)
         assert [row[0] for row in asked] == [len(split.train), len(split.everything)]
         assert asked[0][1] is None
@@ -344,7 +344,7 @@ class TestFit:
 
     def test_lam_is_chosen_by_what_select_says(self, small_aur: Make, split: al.Split) -> None:
         overall = small_aur(select="overall").fit(split)
-        assert [row["lam"] for row in overall.curve] == list(selection.FINE)
+        assert [row["lam"] for row in overall.curve] == list(FINE_LAMS)
         best = max(row["recall@20"] for row in overall.curve)
         chosen = next(row for row in overall.curve if row["lam"] == overall.lam_used)
         assert chosen["recall@20"] == best
@@ -357,7 +357,7 @@ class TestFit:
     def test_a_given_lam_is_kept_and_the_curve_is_drawn_all_the_same(self, small_aur: Make, split: al.Split) -> None:
         aur = small_aur(lam=0.37).fit(split)
         assert aur.lam_used == 0.37
-        assert len(aur.curve) == len(selection.FINE)
+        assert len(aur.curve) == len(FINE_LAMS)
 
     def test_more_alpha_lifts_the_tail(self, split: al.Split, small_aur: Make) -> None:
         def tail_share(alpha: float) -> float:
@@ -422,7 +422,7 @@ def paper(small_aur: Make, split: al.Split) -> al.AUR:
 
 class TestRecipePaper:
     def test_it_chooses_on_the_test_part_from_the_papers_grid(self, paper: al.AUR, split: al.Split) -> None:
-        assert [row["lam"] for row in paper.curve] == list(selection.PAPER)
+        assert [row["lam"] for row in paper.curve] == list(PAPER_LAMS)
         assert paper.fitted.fingerprint == split.everything.fingerprint
         report = al.evaluate(paper, split, k=(20,))
         chosen = next(row for row in paper.curve if row["lam"] == paper.lam_used)
@@ -563,15 +563,15 @@ def test_the_bare_model_and_the_model_under_aur_are_the_same(split: al.Split) ->
     options = {"solver": "adam", "dim": 4, "max_epochs": 8, "lr": 0.01}
     bare = al.MF(**options).fit(split)
     aur = al.AUR(al.MF(**options), estimator=al.FactorEstimator(dim=4, max_epochs=2)).fit(split)
-    assert torch.equal(bare.item_factors, aur.model.item_factors)
+    assert torch.equal(bare.table.items, aur.model.table.items)
 
 
 def test_a_model_that_is_handed_over_is_not_changed(split: al.Split) -> None:
     bare = al.MF(dim=4).fit(split)
-    before = bare.item_factors.clone()
+    before = bare.table.items.clone()
     al.AUR(bare, estimator=al.FactorEstimator(dim=4, max_epochs=1), seed=5).fit(split)
     assert bare.seed == 0
-    assert torch.equal(bare.item_factors, before)
+    assert torch.equal(bare.table.items, before)
     assert len(bare.recommend([0], k=3)) == 3
 
 
@@ -630,6 +630,10 @@ class TestScan:
     ) -> None:
         monkeypatch.setattr("aleator.aur.aur._SCANNED", 1)
         aur = small_aur(lam=0.3).fit(split)
-        first = aur._scan()
-        assert aur._scan() is first
-        assert aur.fit(split)._scan() is not first
+        aur.recommend([0], k=2)
+        first = aur._scan
+        assert first is not None
+        aur.recommend([1], k=2)
+        assert aur._scan is first
+        aur.fit(split).recommend([0], k=2)
+        assert aur._scan is not first

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from aleator.aur.choice import FINE, PAPER, Choice, choose
+from aleator.aur.choice import Choice, choose_lam
 from aleator.batches import Users
 from aleator.evaluation.held_out import HeldOut
+from aleator.recipe import FINE_LAMS, PAPER_LAMS
 
 LAMS = (0.0, 0.5, 1.0)
 
@@ -34,12 +35,12 @@ def parts(users: Users) -> tuple[Tensor, Tensor]:
 
 
 def chosen(overall: Any, tail: Any, select: Any, lams: tuple[float, ...] = LAMS) -> Choice:
-    return choose(cast(HeldOut, Recalls(overall, tail)), parts, lams, select)
+    return choose_lam(cast(HeldOut, Recalls(overall, tail)), parts, lams, select)
 
 
 def test_lams_are_tried_in_order_with_the_bare_model_last() -> None:
     recalls = Recalls([[0.0, 0.0]] * 3, [[0.0, 0.0]] * 3)
-    choose(cast(HeldOut, recalls), parts, (0.5, 0.0), "overall")  # out of order, and without 1
+    choose_lam(cast(HeldOut, recalls), parts, (0.5, 0.0), "overall")  # out of order, and without 1
     assert recalls.lams == [0.0, 0.5, 1.0]
 
 
@@ -96,7 +97,7 @@ def test_the_curve_has_each_lam_once_with_its_means() -> None:
 
 
 def test_the_grids_are_what_the_design_says() -> None:
-    assert PAPER == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    assert FINE[0] == 0
-    assert FINE[-1] == 1
-    assert max(b - a for a, b in pairwise(FINE)) <= 0.0500001
+    assert PAPER_LAMS == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    assert FINE_LAMS[0] == 0
+    assert FINE_LAMS[-1] == 1
+    assert max(b - a for a, b in pairwise(FINE_LAMS)) <= 0.0500001

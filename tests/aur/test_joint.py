@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import aleator as al
-from aleator.aur.joint import Joint
+from aleator.aur.joint import joint_loss
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
+from aleator.training.stop import Stop
 from aleator.uncertainty.objective import Objective
 
 MODELS = {
@@ -21,13 +25,25 @@ MODELS = {
 }
 
 
-def joint(model: al.Model, split: al.Split, **estimator: Any) -> Joint:
+@dataclass
+class Both:
+    """A model and an estimator, and the loss of both."""
+
+    model: al.Model
+    estimator: al.Estimator
+
+    def loss(self, users: Users, items: Tensor | None) -> Tensor:
+        objective = Objective(2.0, 0.02, 0.005, 0.03)
+        return joint_loss(self.model, self.estimator, objective, users, items, observed=2.0, other=0.7)
+
+
+def joint(model: al.Model, split: al.Split, **estimator: Any) -> Both:
     """Both parts trained for a moment, ready to go on together."""
     data = split.everything
     made = al.FactorEstimator(dim=5, max_epochs=2, lr=0.01, **estimator)
-    model.train(data, epochs=2)
-    made.train(model.histories, model, Objective(floor=0.01), epochs=2)
-    return Joint(model, made, Objective(2.0, 0.02, 0.005, 0.03), positive=2.0, negative=0.7)
+    model.fit_pairs(data, epochs=2)
+    made.learn(model.histories, model, Objective(floor=0.01), Stop(epochs=2))
+    return Both(model, made)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -90,7 +106,7 @@ def test_sampled_items_estimate_the_loss_of_all(split: al.Split) -> None:
 def test_it_goes_on_from_the_two_stages_and_is_saved(
     weights: Any, small_aur: Callable[..., al.AUR], split: al.Split, tmp_path: Path
 ) -> None:
-    aur = small_aur(joint=True, joint_weights=weights, joint_epochs=3).fit(split)
+    aur = small_aur(joint=al.Joint(weights=weights, max_epochs=3)).fit(split)
     apart = small_aur().fit(split)
     assert aur.log is not None
     assert aur.log.best_epoch >= 1
@@ -104,26 +120,26 @@ def test_it_goes_on_from_the_two_stages_and_is_saved(
 
 def test_the_two_kinds_of_weights_differ(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
     kinds: list[Any] = ["estimator", "model"]
-    one, other = (small_aur(joint=True, joint_weights=kind, joint_epochs=2, seed=0).fit(split) for kind in kinds)
+    one, other = (small_aur(joint=al.Joint(weights=kind, max_epochs=2), seed=0).fit(split) for kind in kinds)
     assert not torch.equal(one.score([0]), other.score([0]))
 
 
 def test_what_it_cannot_do_is_refused_before_anything_is_trained(small_aur: Callable[..., al.AUR]) -> None:
     for model in (al.EASE(), al.IPS(dim=4), al.UE(dim=4)):
         with pytest.raises(al.AleatorError, match="cannot be trained jointly"):
-            al.AUR(model, joint=True)
+            al.AUR(model, joint=al.Joint())
     with pytest.raises(al.AleatorError, match="calibrated"):
-        al.AUR(al.LightGCN(calibrate="linear"), joint=True)
+        al.AUR(al.LightGCN(calibrate="linear"), joint=al.Joint())
     with pytest.raises(al.AleatorError, match="without a floor"):
-        small_aur(joint=True, floor=0.0)
+        small_aur(joint=al.Joint(), floor=0.0)
     with pytest.raises(al.AleatorError, match="has no residuals"):
-        small_aur(joint=True, residuals="loo")
+        small_aur(joint=al.Joint(), residuals="loo")
 
 
 def test_where_it_does_not_help_the_two_stages_are_kept(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
     apart = small_aur().fit(split)
     for lr in (1e-12, 30.0):
-        aur = small_aur(joint=True, joint_lr=lr, joint_epochs=3).fit(split)
+        aur = small_aur(joint=al.Joint(lr=lr, max_epochs=3)).fit(split)
         if aur.log is not None and aur.log.best_epoch == 0:
             assert torch.equal(aur.score([0, 1]), apart.score([0, 1]))
             return
@@ -136,5 +152,5 @@ def test_large_steps_do_not_make_it_diverge(seed: int) -> None:
     board = [(u, i) for u in range(20) for i in range(20) if (u + i) % 2 == 0]
     data = Interactions.of([u for u, _ in board], [i for _, i in board])
     estimator = al.FactorEstimator(dim=8, max_epochs=5)
-    aur = al.AUR(al.MF(dim=8), estimator=estimator, joint=True, joint_lr=0.05, joint_epochs=40, seed=seed).fit(data)
+    aur = al.AUR(al.MF(dim=8), estimator=estimator, joint=al.Joint(lr=0.05, max_epochs=40), seed=seed).fit(data)
     assert torch.isfinite(aur.score(list(range(20)))).all()

@@ -12,6 +12,7 @@ import torch
 import aleator as al
 from aleator.aur.residuals import OutOfSample, _cross_fitted
 from aleator.data.interactions import Interactions
+from aleator.training.stop import Stop
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def test_least_squares_needs_no_second_fit(data: Interactions) -> None:
     model = al.MF(dim=4, l2=0.05, device="cpu").fit(data)
     values = observed(OutOfSample(model), model)
     users = model.histories.batch(torch.arange(model.histories.n_users))
-    y, place = model.item_factors.double(), 57
+    y, place = model.table.items.double(), 57
     user, item = int(users.row[place]), int(users.item[place])
     others = [i for i in users.item[users.row == user].tolist() if i != item]
     w = torch.full((len(y),), model.mu, dtype=torch.float64)
@@ -74,8 +75,8 @@ def test_cross_fitting_predicts_pairs_by_a_model_that_never_saw_them(data: Inter
     class Memory(al.Popularity):
         """1 for the pairs that it was fitted on (Nobody, 2020)."""
 
-        def learn(self, check: Any, epochs: Any) -> None:
-            super().learn(check, epochs)
+        def learn(self, stop: Stop) -> None:
+            super().learn(stop)
             self.seen = torch.from_numpy(self.fitted.csr.toarray() > 0).float()
 
         def without_history(self, scores: torch.Tensor, users: Any, items: Any) -> torch.Tensor:

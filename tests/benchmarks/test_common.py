@@ -65,7 +65,7 @@ def test_a_missing_peer_is_none_with_a_note(capsys: pytest.CaptureFixture[str]) 
 def test_brute_force_is_what_top_for_all_finds(fitted_aur: al.AUR) -> None:
     model = fitted_aur.model
     assert isinstance(model, al.MF)
-    data, x, y = model.fitted, model.user_factors, model.item_factors
+    data, x, y = model.fitted, model.table.users, model.table.items
     values, items = common.top_for_all(model, 10)
     expected, listed = common.brute_force(lambda index: x[index] @ y.T, data.csr, torch.arange(data.n_users), 10, 7)
     assert torch.allclose(values, expected, atol=1e-6)

@@ -12,6 +12,7 @@ import torch
 import aleator as al
 from aleator.batches import Histories, Users
 from aleator.data.simulate import World
+from aleator.training.stop import Stop
 from aleator.uncertainty import ESTIMATORS, Estimator, Objective
 
 SMALL: dict[str, list[dict[str, Any]]] = {
@@ -63,7 +64,7 @@ def build(case: Case, **more: Any) -> Estimator:
 
 def trained(case: Case, histories: Histories, **more: Any) -> Estimator:
     made = build(case, **more)
-    made.train(histories, expectation, Objective(2.0, floor=0.01))
+    made.learn(histories, expectation, Objective(2.0, floor=0.01), Stop())
     return made
 
 
@@ -121,12 +122,12 @@ def test_what_is_handed_out_may_be_overwritten(case: Case, histories: Histories)
 @every_estimator
 def test_it_trains_for_the_epochs_asked_for_or_stops_on_the_metric(case: Case, histories: Histories) -> None:
     made = build(case, max_epochs=4)
-    made.train(histories, expectation, Objective(), epochs=2)
+    made.learn(histories, expectation, Objective(), Stop(epochs=2))
     assert made.log is not None
     assert made.log.best_epoch == len(made.log.rows) == 2
     falling = iter(range(100, 0, -5))
     made = build(case, max_epochs=50, patience=2, check_every=1)
-    made.train(histories, expectation, Objective(), lambda: float(next(falling)))
+    made.learn(histories, expectation, Objective(), Stop(lambda: float(next(falling))))
     assert made.log is not None
     assert made.log.best_epoch == 1
     assert len(made.log.rows) == 3
@@ -137,8 +138,8 @@ def test_a_seed_decides_the_epochs_in_order_so_that_a_longer_training_goes_throu
     case: Case, histories: Histories
 ) -> None:
     short, longer = build(case), build(case, max_epochs=9)
-    short.train(histories, expectation, Objective(), epochs=3)
-    longer.train(histories, expectation, Objective(), epochs=9)
+    short.learn(histories, expectation, Objective(), Stop(epochs=3))
+    longer.learn(histories, expectation, Objective(), Stop(epochs=9))
     assert short.log is not None
     assert longer.log is not None
     assert [row["loss"] for row in short.log.rows] == [row["loss"] for row in longer.log.rows][:3]

@@ -3,10 +3,7 @@ and quick go into `small.py`."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -197,22 +194,6 @@ def test_options_are_checked_by_name(case: tuple[str, dict[str, Any]]) -> None:
     for typed, meant in (("sede", "seed"), ("devise", "device")):
         with pytest.raises(al.AleatorError, match=f"did you mean '{meant}'"):
             build(case, **{typed: 1})
-
-
-@pytest.mark.parametrize("name", MODELS.classes)
-def test_every_option_is_used(name: str) -> None:
-    """Somewhere in the class or what it builds on: an option that is only checked or declared would be ignored."""
-    kind = MODELS[name]
-    source = "\n".join(inspect.getsource(sys.modules[base.__module__]) for base in kind.__mro__ if base is not object)
-    for option in (field.name for field in dataclasses.fields(kind) if field.init):
-        uses = re.findall(rf"(?:self|default|model|made|search)\.{option}\b", source)
-        checks = re.findall(rf"require\([^\n]*self\.{option}\b|self\.{option}\}}", source)
-        assert len(uses) > len(checks), f"{kind.__name__} does nothing with {option}"
-
-
-def test_a_model_fits_on_a_few_screens() -> None:
-    for file in Path(inspect.getfile(al.Model)).parent.glob("*.py"):
-        assert len(file.read_text().splitlines()) <= 200, file.name
 
 
 @every_model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ import torch
 
 from aleator.batches import Users
 from aleator.data.interactions import Interactions, Vocabulary
+from aleator.device import BUDGETS
 from aleator.evaluation.held_out import HeldOut
-from aleator.ranking import top as ranking
 
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS = 20, 15
@@ -58,7 +59,7 @@ def test_both_recalls_of_each_scoring_equal_a_count_by_hand(
 ) -> None:
     fitted, held, tail = masks
     if memory is not None:
-        monkeypatch.setitem(ranking.MEMORY, "cpu", memory)
+        monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], score_bytes=memory))
     rng = np.random.default_rng(1)
     scores = [rng.normal(size=held.shape), rng.integers(0, 2, held.shape).astype(float), np.zeros(held.shape)]
 

@@ -19,16 +19,30 @@ from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.evaluation.protocols import PROTOCOLS, evaluate
 from aleator.evaluation.report import Report
+from aleator.ranking.top import best
+from aleator.recipe import RecipeName
 
 Matrix = np.ndarray[Any, Any]
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS, CUTS = 30, 40, (1, 5, 20, 50)  # 50 is more than there are items
 
 
-class Fake:
-    """A Scorer that returns a given matrix."""
+class Listing:
+    """The part of a Scorer that follows from its scores."""
 
     torch_device = CPU
+    recipe: RecipeName = "ours"
+    fitted: Interactions
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        raise NotImplementedError
+
+    def top(self, users: Users, k: int, **options: Any) -> list[tuple[Tensor, Tensor]]:
+        return best(self.score_block, users, k, self.fitted.n_items, **options)
+
+
+class Fake(Listing):
+    """A Scorer that returns a given matrix."""
 
     def __init__(self, fitted: Interactions, scores: Matrix) -> None:
         self.fitted, self.scores = fitted, torch.from_numpy(scores)
@@ -230,10 +244,8 @@ def test_untrained_items_are_counted() -> None:
     assert f"{test[:, never].sum()} test pairs are of items never trained on" in str(report)
 
 
-class ByHistory:
+class ByHistory(Listing):
     """A Scorer whose scores are a function of the history alone: a sum of integers, so exact in any order."""
-
-    torch_device = CPU
 
     def __init__(self, fitted: Interactions, effect: Matrix) -> None:
         self.fitted, self.effect = fitted, torch.from_numpy(effect)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from aleator.batches import Histories
+from aleator.device import BUDGETS
 from aleator.kernels import ragged as kernels
 from aleator.kernels.least_squares import least_squares, leave_one_out
 
@@ -59,7 +61,7 @@ def test_the_solution_is_the_minimum_of_the_objective() -> None:
 
 @pytest.mark.parametrize("cells", [1, 200, 1 << 26])
 def test_all_rows_at_once_equal_one_by_one_whatever_the_batches(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(kernels._CELLS, "cpu", cells)
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], least_squares_numbers=cells))
     weight = weights(23, 14)
     factors = np.random.default_rng(1).normal(size=(14, 4))
     found = least_squares(torch.from_numpy(factors), Histories(sp.csr_matrix(weight), CPU), 0.1, 0.005)
@@ -88,7 +90,7 @@ def test_more_dimensions_than_items_without_a_penalty_still_have_a_finite_soluti
 def test_sums_over_histories_and_over_items_are_products_with_the_matrix(
     bags: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(kernels._BAGS, "cpu", bags)
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], added_rows=bags))
     weight = weights(9, 14)
     users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(9))
     dense = torch.from_numpy(weight).double()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
+from aleator.device import BUDGETS
 from aleator.models import calibration
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
 
@@ -189,7 +191,7 @@ def test_samples_are_the_pairs_of_users_with_a_history_and_of_those_known(
 ) -> None:
     rows = Histories(data.take(data.user != 4).csr, CPU)
     known = torch.arange(40) % 2 == 0
-    monkeypatch.setitem(calibration._CELLS, "cpu", 30 * 7)  # 7 users at a time
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], calibration_scores=30 * 7))  # 7 users at a time
     parts = list(samples(block, rows, MU, 0, known))
     expected = [u for u in range(0, 40, 2) if u != 4]
     assert [len(part[0]) for part in parts] == [7, 7, 5]

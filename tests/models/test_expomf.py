@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import aleator as al
 from aleator.batches import Histories
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
-from aleator.models import expomf
+from aleator.device import BUDGETS
 from aleator.models.expomf import EM, descend
+from aleator.models.factors import FactorTable
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +33,7 @@ def started(**options: Any) -> al.ExpoMF:
     made = al.ExpoMF(**{"dim": 3, "precision": 2.5, "l2": 0.4, "exposure": 0.3, "prior_weight": 0.5, **options})
     made.data = Interactions.of(*np.nonzero(taken), weight=rng.choice([0.5, 1.0, 2.0], int(taken.sum())))
     draw = torch.Generator().manual_seed(0)
-    made.user_factors, made.item_factors = (
-        0.7 * torch.randn(n, 3, generator=draw, dtype=torch.float64) for n in (6, 9)
-    )
+    made.table = FactorTable(*(0.7 * torch.randn(n, 3, generator=draw, dtype=torch.float64) for n in (6, 9)))
     made.item_exposure = torch.rand(9, generator=draw, dtype=torch.float64).clamp(0.1, 0.9)
     return made
 
@@ -48,7 +48,7 @@ def normal_density(value: float, mean: float, precision: float) -> float:
 
 def literal_exposure(model: al.ExpoMF) -> np.ndarray:
     """E-step, pair by pair: 1 if observed, else mu N(0 | r) / (mu N(0 | r) + 1 - mu)."""
-    x, y, observed = model.user_factors.numpy(), model.item_factors.numpy(), model.fitted.csr.toarray() > 0
+    x, y, observed = model.table.users.numpy(), model.table.items.numpy(), model.fitted.csr.toarray() > 0
     p = np.ones((6, 9))
     for user in range(6):
         for item in range(9):
@@ -74,7 +74,7 @@ def literal_ridge(model: al.ExpoMF, p: np.ndarray, y: np.ndarray, weight: np.nda
 
 def literal_posterior(model: al.ExpoMF) -> float:
     """-log of the posterior, pair by pair, with the exposure summed out."""
-    x, y, weight = model.user_factors.numpy(), model.item_factors.numpy(), model.fitted.csr.toarray().astype(float)
+    x, y, weight = model.table.users.numpy(), model.table.items.numpy(), model.fitted.csr.toarray().astype(float)
     total = 0.5 * model.l2 * float((x**2).sum() + (y**2).sum())
     a, b = (1 + model.prior_weight * 6 * part for part in (model.exposure, 1 - model.exposure))
     for item in range(9):
@@ -99,17 +99,17 @@ def test_the_loss_is_the_log_posterior() -> None:
 @pytest.mark.parametrize("cells", [1, 20, 1 << 20])
 def test_e_and_m_steps_equal_the_literal_ones(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many steps of conjugate gradients as dimensions solve exactly."""
-    monkeypatch.setitem(expomf._CELLS, "cpu", cells)
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], expomf_pairs=cells))
     model = started()
     p, weight = literal_exposure(model), model.fitted.csr.toarray().astype(float)
-    users = literal_ridge(model, p, model.item_factors.numpy(), weight)
-    items = literal_ridge(model, p.T, model.user_factors.numpy(), weight.T)
+    users = literal_ridge(model, p, model.table.items.numpy(), weight)
+    items = literal_ridge(model, p.T, model.table.users.numpy(), weight.T)
     odds, by_item = model.log_odds(), em_of(model).by_item
-    x, y = model.user_factors.clone(), model.item_factors.clone()
-    seen = model.improve(x, model.item_factors, model.histories, odds, 3)
+    x, y = model.table.users.clone(), model.table.items.clone()
+    seen = model.improve(x, model.table.items, model.histories, odds, 3)
     np.testing.assert_allclose(seen.numpy(), p.sum(1), rtol=1e-9)
     np.testing.assert_allclose(x.numpy(), users, rtol=1e-6, atol=1e-9)
-    seen = model.improve(y, model.user_factors, by_item, odds[:, None], 3)
+    seen = model.improve(y, model.table.users, by_item, odds[:, None], 3)
     np.testing.assert_allclose(seen.numpy(), p.sum(0), rtol=1e-9)
     np.testing.assert_allclose(y.numpy(), items, rtol=1e-6, atol=1e-9)
 
@@ -152,8 +152,8 @@ def test_an_unobserved_pair_that_looks_liked_is_less_likely_to_have_been_seen() 
     liked = np.add.outer(np.arange(40), np.arange(20)) % 2 == 0
     shown = rng.random((40, 20)) < np.where(np.arange(20) < 10, 0.8, 0.3)
     model = al.ExpoMF(dim=3, l2=0.5)
-    model.train(Interactions.of(*np.nonzero(liked & shown)), epochs=10)
-    r = (model.user_factors @ model.item_factors.T).numpy()
+    model.fit_pairs(Interactions.of(*np.nonzero(liked & shown)), epochs=10)
+    r = (model.table.users @ model.table.items.T).numpy()
     assert r[liked & ~shown].mean() > r[~liked].mean() + 0.3
     exposure = model.item_exposure.numpy()
     assert exposure[:10].min() > exposure[10:].max()
@@ -166,7 +166,7 @@ def test_the_best_iteration_is_kept_and_then_fitted_on_all(larger: al.Split) -> 
     assert metrics[model.log.best_epoch - 1] == max(metrics)
     assert len(model.fitted) == len(larger.everything) > len(larger.train)
     again = al.ExpoMF(dim=8, l2=1.0)
-    again.train(larger.everything, epochs=model.log.best_epoch)
+    again.fit_pairs(larger.everything, epochs=model.log.best_epoch)
     assert torch.equal(again.score([0, 1]), model.score([0, 1]))
 
 
@@ -174,7 +174,7 @@ def test_the_best_iteration_is_kept_and_then_fitted_on_all(larger: al.Split) -> 
 def test_a_history_is_enough_to_get_about_a_users_own_scores(larger: al.Split, calibrate: Any, alike: float) -> None:
     data = larger.everything
     model = al.ExpoMF(dim=8, l2=5.0, calibrate=calibrate)
-    model.train(data, epochs=30)
+    model.fit_pairs(data, epochs=30)
     names = {user: data.item[data.user == user].tolist() for user in range(40)}
     both = torch.stack([model.score(list(names)).flatten(), model.score(names).flatten()])
     assert float(torch.corrcoef(both)[0, 1]) > alike

@@ -14,6 +14,7 @@ from aleator.batches import Histories
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
 from aleator.kernels.least_squares import leave_one_out
+from aleator.models.factors import FactorTable
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 def objective(model: al.IPS, options: dict[str, Any]) -> Tensor:
     """Pair by pair in float64: weight / p_i on observed pairs, mu on the others."""
-    data, x, y = model.fitted, model.user_factors.double(), model.item_factors.double()
+    data, x, y = model.fitted, model.table.users.double(), model.table.items.double()
     inverse, weight = literal_weights(data, **options), data.csr.toarray()
     total = model.l2 * (x.square().sum() + y.square().sum())
     for user in range(data.n_users):
@@ -65,10 +66,10 @@ def test_weights_are_inverse_propensities(small: Interactions, options: dict[str
 @pytest.mark.parametrize("options", OPTIONS)
 def test_adams_loss_equals_the_literal_one_in_value_and_gradient(small: Interactions, options: dict[str, Any]) -> None:
     model = al.IPS(dim=3, l2=0.07, mu=0.3, solver="adam", max_epochs=1, **options)
-    model.train(small)
+    model.fit_pairs(small)
     model.inverse_propensity = torch.from_numpy(literal_weights(small, **options))
-    model.user_factors, model.item_factors = (t.double() for t in (model.user_factors, model.item_factors))
-    tables = [model.user_factors.requires_grad_(), model.item_factors.requires_grad_()]
+    model.table = FactorTable(*(t.double() for t in (model.table.users, model.table.items)))
+    tables = [model.table.users.requires_grad_(), model.table.items.requires_grad_()]
     users, reference = model.histories.batch(torch.arange(6)), objective(model, options)
     assert model.loss(users, torch.Generator()).item() == pytest.approx(reference.item(), rel=1e-9)
     for table, slope in zip(tables, torch.autograd.grad(reference, tables), strict=True):
@@ -81,17 +82,17 @@ def test_als_finds_factors_that_no_small_change_improves(small: Interactions, to
     """Users are solved last, so they are at their minimum exactly; the objective is the weighted one, not MF's."""
     options = OPTIONS[0]
     model = al.IPS(dim=3, l2=0.05, mu=0.3, iterations=30, **options)
-    model.train(small)
+    model.fit_pairs(small)
     if torch_als:
-        model._als_torch()
+        model._by_als_in_torch()
     assert model.solved_by == ("torch" if torch_als else "implicit")
     best = objective(model, options)
     draw = torch.Generator().manual_seed(0)
     for _ in range(5):
-        kept = model.user_factors.clone()
-        model.user_factors = kept + 0.01 * torch.randn(kept.shape, generator=draw)
+        kept = model.table.users.clone()
+        model.table.users = kept + 0.01 * torch.randn(kept.shape, generator=draw)
         assert objective(model, options) > best
-        model.user_factors = kept
+        model.table.users = kept
 
 
 def test_newcomers_are_solved_for_with_the_weights_of_the_items() -> None:
@@ -107,7 +108,7 @@ def test_out_of_sample_pairs_use_the_weights(small: Interactions) -> None:
     users = model.histories.batch(torch.arange(6))
     csr = small.csr.copy()
     csr.data = (csr.data * model.inverse_propensity.numpy()[csr.indices]).astype(np.float32)
-    expected = leave_one_out(model.item_factors, Histories(csr, torch.device("cpu")), model.mu, model.l2)
+    expected = leave_one_out(model.table.items, Histories(csr, torch.device("cpu")), model.mu, model.l2)
     found = model.out_of_sample_pairs(users)
     assert found is not None
     torch.testing.assert_close(found, expected)

@@ -16,8 +16,9 @@ import torch
 import aleator as al
 from aleator.batches import Histories
 from aleator.data.interactions import Interactions
+from aleator.device import BUDGETS
 from aleator.models import item_item
-from aleator.models.item_item import ItemItemModel, gram_block, gram_rows
+from aleator.models.item_item import ItemItem, gram_block, gram_rows
 from aleator.models.similarities import Dense, Sparse
 
 MODELS = [al.EASE(l2=20.0), al.GraphFilter(), al.ItemKNN(neighbours=12)]
@@ -33,6 +34,12 @@ def data() -> Interactions:
     return Interactions.of(*np.nonzero(liked))
 
 
+def store_of(model: al.Model) -> Dense | Sparse:
+    assert isinstance(model, ItemItem)
+    assert model.similarities is not None
+    return model.similarities.store
+
+
 def with_free(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     monkeypatch.setattr(item_item, "free_memory", lambda device: n)
 
@@ -45,7 +52,7 @@ def test_the_gram_matrix_is_the_same_by_blocks_on_either_device(
     if weighted:
         x.data = np.linspace(0.5, 2, x.nnz, dtype=np.float32)
     expected = (x.T.astype(np.float64) @ x).toarray()
-    monkeypatch.setitem(item_item._BLOCK, "cpu", 90 * 7)
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], gram_numbers=90 * 7))
     host = [block.toarray() for block in gram_rows(x, torch.device("cpu"))]
     assert len(host) == 6
     np.testing.assert_allclose(np.concatenate(host), expected, rtol=1e-5)
@@ -55,7 +62,7 @@ def test_the_gram_matrix_is_the_same_by_blocks_on_either_device(
 
 
 @every_model
-def test_an_observed_pair_owes_nothing_to_itself(model: ItemItemModel, data: Interactions) -> None:
+def test_an_observed_pair_owes_nothing_to_itself(model: ItemItem, data: Interactions) -> None:
     """Its score is that of the same history without it, with nothing fitted again."""
     model = model.with_defaults().fit(data)
     users = model.users([0, 5, 17])
@@ -69,9 +76,7 @@ def test_an_observed_pair_owes_nothing_to_itself(model: ItemItemModel, data: Int
 
 
 @every_model
-def test_expectations_are_the_sums_fitted_to_the_label_by_least_squares(
-    model: ItemItemModel, data: Interactions
-) -> None:
+def test_expectations_are_the_sums_fitted_to_the_label_by_least_squares(model: ItemItem, data: Interactions) -> None:
     everyone = list(range(90))
     raw = model.with_defaults(calibrate="none").fit(data).score(everyone).double()
     label = torch.from_numpy(data.csr.toarray()).double()
@@ -84,12 +89,12 @@ def test_expectations_are_the_sums_fitted_to_the_label_by_least_squares(
 
 @pytest.mark.parametrize("kind", [al.GraphFilter, al.ItemKNN])
 def test_dense_and_sparse_matrices_give_the_same_scores(
-    kind: type[ItemItemModel], data: Interactions, monkeypatch: pytest.MonkeyPatch
+    kind: type[ItemItem], data: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dense = kind(neighbours=12).fit(data)
-    monkeypatch.setitem(item_item._DENSE, "cpu", 2.0)
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], dense_share=2.0))
     sparse = kind(neighbours=12).fit(data)
-    assert (type(dense.store), type(sparse.store)) == (Dense, Sparse)
+    assert (type(store_of(dense)), type(store_of(sparse))) == (Dense, Sparse)
     torch.testing.assert_close(sparse.score([0, 1, 2]), dense.score([0, 1, 2]), rtol=1e-4, atol=1e-5)
 
 
@@ -117,7 +122,7 @@ def test_where_all_similarities_do_not_fit_the_strongest_are_kept_and_that_is_sa
 
 @every_model
 def test_parts_of_one_batch_are_summed_once(
-    model: ItemItemModel, data: Interactions, monkeypatch: pytest.MonkeyPatch
+    model: ItemItem, data: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model.with_defaults().fit(data)
     users, calls = model.users([0, 1, 2, 3]), []
@@ -149,10 +154,12 @@ def test_the_last_batch_is_forgotten_with_its_users(data: Interactions) -> None:
     model = al.GraphFilter().fit(data)
     users = model.users([0, 1, 2])
     model.score_block(users, torch.arange(40))
-    assert model._last is not None
+    table = model.similarities
+    assert table is not None
+    assert table._last is not None
     del users
     gc.collect()
-    assert model._last is None
+    assert table._last is None
 
 
 @pytest.mark.parametrize(
@@ -165,14 +172,14 @@ def test_the_last_batch_is_forgotten_with_its_users(data: Interactions) -> None:
     ids=["full", "few entries", "sparse"],
 )
 def test_what_is_saved_is_compact_and_loads_as_it_was(
-    model: ItemItemModel, names: set[str], data: Interactions, tmp_path: Path
+    model: ItemItem, names: set[str], data: Interactions, tmp_path: Path
 ) -> None:
     model = model.with_defaults().fit(data)
     _, tensors = model.pack()
     assert {name.removeprefix("model.") for name in tensors} == names
     model.save(tmp_path / "m")
     loaded = type(model).load(tmp_path / "m")
-    assert type(loaded.store) is type(model.store)
+    assert type(store_of(loaded)) is type(store_of(model))
     assert torch.equal(loaded.score([0, 1, 2]), model.score([0, 1, 2]))
 
 
@@ -183,13 +190,13 @@ def test_a_table_that_no_longer_fits_is_loaded_by_its_entries(
     model.save(tmp_path / "m")
     with_free(monkeypatch, 1000)
     loaded = al.GraphFilter.load(tmp_path / "m")
-    assert (type(model.store), type(loaded.store)) == (Dense, Sparse)
+    assert (type(store_of(model)), type(store_of(loaded))) == (Dense, Sparse)
     torch.testing.assert_close(loaded.score([0, 1]), model.score([0, 1]), rtol=1e-5, atol=1e-6)
 
 
 @every_model
 @pytest.mark.parametrize("options", [{}, {"sampled_items": 10}])
-def test_uncertainty_is_trained_on_top(model: ItemItemModel, options: dict[str, Any], data: Interactions) -> None:
+def test_uncertainty_is_trained_on_top(model: ItemItem, options: dict[str, Any], data: Interactions) -> None:
     estimator = al.FactorEstimator(dim=8, max_epochs=3, **options)
     aur = al.AUR(model, estimator=estimator).fit(data.split(seed=0))
     assert torch.isfinite(aur.score([0, 1])).all()

@@ -63,7 +63,7 @@ def test_what_is_published_are_the_propagated_embeddings() -> None:
     model = started(layers=2)
     model.publish()
     torch.testing.assert_close(
-        torch.cat([model.user_factors, model.item_factors]), propagated(model), rtol=1e-6, atol=1e-6
+        torch.cat([model.table.users, model.table.items]), propagated(model), rtol=1e-6, atol=1e-6
     )
 
 
@@ -83,7 +83,7 @@ def test_gradients_flow_from_published_scores_to_the_parameters() -> None:
 def test_only_the_propagated_factors_are_saved() -> None:
     model = LightGCN(dim=3, max_epochs=2).fit(tiny_world())
     assert sorted(model.pack()[1]) == ["model.item_factors", "model.user_factors"]
-    assert not any(t.requires_grad for t in [*model.parameters(), model.user_factors])
+    assert not any(t.requires_grad for t in [*model.parameters(), model.table.users])
 
 
 def test_a_newcomer_gets_scores_like_those_of_a_user_with_the_same_history(split: al.Split) -> None:

@@ -98,7 +98,7 @@ def test_a_higher_reference_recommends_less_popular_items() -> None:
     popularity = []
     for reference in (0.0, 20.0):
         model = al.MACR(dim=8, lr=0.05, max_epochs=20, reference=reference)
-        model.train(split.everything)
+        model.fit_pairs(split.everything)
         popularity.append(model.recommend(list(range(100)), k=10)["popularity"].to_numpy().mean())
     assert popularity[1] < 0.9 * popularity[0]
 
@@ -106,7 +106,7 @@ def test_a_higher_reference_recommends_less_popular_items() -> None:
 def test_its_branch_learns_which_items_are_popular() -> None:
     data = simulate(n_users=100, n_items=80, per_user=40, skew=1.2, seed=3).interactions
     model = al.MACR(dim=8, lr=0.05, max_epochs=10, item_weight=1.0)
-    model.train(data)
+    model.fit_pairs(data)
     branch = (model.tables[1] @ model.tables[3]).numpy()
     order = data.popularity.argsort()
     assert branch[order[-20:]].mean() > branch[order[:20]].mean() + 0.5

@@ -16,6 +16,7 @@ import aleator as al
 from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
+from aleator.models.factors import FactorTable
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def larger() -> al.Split:
 def objective(model: al.MF) -> float:
     """What MF says that it minimises, written out densely in float64."""
     weight = torch.from_numpy(model.fitted.csr.toarray()).double()
-    x, y = model.user_factors.detach().double(), model.item_factors.detach().double()
+    x, y = model.table.users.detach().double(), model.table.items.detach().double()
     label = (weight > 0).double()
     w = torch.where(weight > 0, weight, model.mu)
     penalty = model.l2 * (x.square().sum() + y.square().sum())
@@ -36,7 +37,7 @@ def objective(model: al.MF) -> float:
 def by_torch(data: Interactions, **options: Any) -> al.MF:
     model = al.MF(**options)
     model.data = data
-    model._als_torch()
+    model._by_als_in_torch()
     return model
 
 
@@ -71,7 +72,7 @@ def test_adam_reaches_the_same_minimum_in_expectation(larger: al.Split) -> None:
     options = {"dim": 4, "mu": 1.0, "l2": 0.5}
     exact = by_torch(larger.everything, iterations=60, **options)
     model = al.MF(solver="adam", lr=0.03, max_epochs=100, batch_size=75, **options)
-    model.train(larger.everything)
+    model.fit_pairs(larger.everything)
     assert objective(model) <= 1.03 * objective(exact)
 
 
@@ -80,9 +81,11 @@ def with_factors(data: Interactions, **options: Any) -> al.MF:
     model = al.MF(solver="adam", dim=3, **options)
     model.data = data
     draw = torch.Generator().manual_seed(0)
-    model.user_factors, model.item_factors = (
-        (0.5 * torch.randn(n, 3, generator=draw, dtype=torch.float64)).requires_grad_()
-        for n in (data.n_users, data.n_items)
+    model.table = FactorTable(
+        *(
+            (0.5 * torch.randn(n, 3, generator=draw, dtype=torch.float64)).requires_grad_()
+            for n in (data.n_users, data.n_items)
+        )
     )
     return model
 
@@ -97,7 +100,7 @@ def small() -> Interactions:
 
 def literal(model: al.MF, users: Users, drawn: Tensor) -> Tensor:
     """The loss of a batch, pair by pair: `drawn` [B, n_items] says which unobserved pairs are kept."""
-    x, y, total = model.user_factors, model.item_factors, torch.zeros((), dtype=torch.float64)
+    x, y, total = model.table.users, model.table.items, torch.zeros((), dtype=torch.float64)
     observed = {(int(r), int(i)): float(w) for r, i, w in zip(users.row, users.item, users.weight, strict=True)}
     for place, user in enumerate(users.index.tolist()):
         for item in range(len(y)):
@@ -122,7 +125,7 @@ def test_adams_loss_equals_the_literal_one_in_value_and_gradient(small: Interact
         drawn[:, torch.randperm(small.n_items, generator=draw)[:3]] = True  # floor(0.4 * 9)
     fast, reference = model.loss(users, torch.Generator().manual_seed(7)), literal(model, users, drawn)
     assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
-    parameters = [model.user_factors, model.item_factors]
+    parameters = [model.table.users, model.table.items]
     for mine, theirs in zip(
         torch.autograd.grad(fast, parameters), torch.autograd.grad(reference, parameters), strict=True
     ):
@@ -147,7 +150,7 @@ def test_with_all_negatives_adams_gradient_is_that_of_weighted_least_squares(sma
     nothing = torch.zeros(3, small.n_items)
     drawn, kept = (literal(model, users, d) for d in (nothing + 1, nothing))
     reference = 0.3 * drawn + 0.7 * kept  # each unobserved pair with weight mu
-    fast, parameters = model.loss(users, torch.Generator()), [model.user_factors, model.item_factors]
+    fast, parameters = model.loss(users, torch.Generator()), [model.table.users, model.table.items]
     assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
     for parameter, theirs in zip(parameters, torch.autograd.grad(reference, parameters), strict=True):
         assert parameter.grad is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import aleator as al
 from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
-from aleator.models import pmf
+from aleator.device import BUDGETS
+from aleator.models.factors import FactorTable
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +33,13 @@ def model() -> al.PMF:
     made = al.PMF(dim=3, mu=0.2, noise_variance=0.5, user_variance=2.0, item_variance=5.0)
     made.data = Interactions.of(*np.nonzero(taken), weight=rng.choice([0.5, 1.0, 2.0], int(taken.sum())))
     draw = torch.Generator().manual_seed(0)
-    made.user_factors, made.item_factors = (
-        torch.randn(n, 3, generator=draw, dtype=torch.float64).requires_grad_() for n in (6, 9)
-    )
+    made.table = FactorTable(*(torch.randn(n, 3, generator=draw, dtype=torch.float64).requires_grad_() for n in (6, 9)))
     return made
 
 
 def literal(model: al.PMF, users: list[int]) -> Tensor:
     """-2 noise_variance times the log-posterior, pair by pair; the items' prior by the share of the users."""
-    x, y, weight = model.user_factors, model.item_factors, model.fitted.csr.toarray()
+    x, y, weight = model.table.users, model.table.items, model.fitted.csr.toarray()
     total = torch.zeros((), dtype=torch.float64)
     for user in users:
         for item in range(len(y)):
@@ -55,8 +55,8 @@ def literal(model: al.PMF, users: list[int]) -> Tensor:
 def test_the_loss_equals_the_literal_one_in_value_and_gradient(
     model: al.PMF, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(pmf._CELLS, "cpu", cells)  # one user at a time, two, or all
-    chosen, tables = [4, 0, 3], [model.user_factors, model.item_factors]
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], pmf_scores=cells))  # one user at a time, two, or all
+    chosen, tables = [4, 0, 3], [model.table.users, model.table.items]
     reference = literal(model, chosen)
     found = model.loss(model.histories.batch(torch.tensor(chosen)), torch.Generator())
     assert found.item() == pytest.approx(reference.item(), rel=1e-9)
@@ -85,15 +85,15 @@ def test_a_narrow_prior_keeps_the_factors_of_that_side_small(larger: al.Split) -
         sizes = []
         for variance in (0.05, 50.0):
             model = al.PMF(**options, **{f"{side}_variance": variance})
-            model.train(larger.everything, epochs=30)
-            sizes.append(float(getattr(model, f"{side}_factors").square().mean()))
+            model.fit_pairs(larger.everything, epochs=30)
+            sizes.append(float((model.table.users if side == "user" else model.table.items).square().mean()))
         assert sizes[0] < 0.5 * sizes[1]
 
 
 def test_it_starts_from_the_weighted_share_of_each_item(larger: al.Split) -> None:
     """Else it starts at 1/2 everywhere, and the way down from there is all that Adam remembers for long."""
     model = al.PMF(dim=4, mu=0.1, lr=1e-9)
-    model.train(larger.everything, epochs=1)
+    model.fit_pairs(larger.everything, epochs=1)
     n, data = larger.everything.popularity, larger.everything
     share = (n + 0.5) / (n + 0.5 + 0.1 * (data.n_users - n) + 0.5)
     mean = model.score(list(range(data.n_users))).mean(0)
@@ -101,7 +101,7 @@ def test_it_starts_from_the_weighted_share_of_each_item(larger: al.Split) -> Non
 
 
 def test_scores_are_probabilities_however_large_the_factors(model: al.PMF) -> None:
-    model.user_factors, model.item_factors = (20 * t.detach() for t in (model.user_factors, model.item_factors))
+    model.table = FactorTable(*(20 * t.detach() for t in (model.table.users, model.table.items)))
     scores = model.score(list(range(6)))
     assert float(scores.min()) == pytest.approx(0)
     assert float(scores.max()) == pytest.approx(1)
@@ -119,7 +119,8 @@ def test_pairs_are_the_block_at_these_places_and_newcomers_resemble_known_users(
 
 def test_aur_does_not_take_its_logits_for_scores() -> None:
     """AUR skips most of a large catalogue by bounds on inner products, which these scores are not."""
-    assert not hasattr(al.PMF(), "factors")
+    model = al.PMF(dim=2, max_epochs=1).fit(tiny_world())
+    assert model.factors(model.users([0])) is None
 
 
 @pytest.mark.parametrize("name", ["noise_variance", "user_variance", "item_variance"])

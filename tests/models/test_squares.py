@@ -9,11 +9,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-import aleator as al
 from aleator.batches import Histories, Users
-from aleator.models.squares import squares
+from aleator.models import squares
 
-from .literal import same_gradients, squared_error, tiny_world
+from .literal import same_gradients, tiny_world
+from .literal import squared_error as literal_error
 
 
 def batch() -> Users:
@@ -43,25 +43,26 @@ def test_value_and_gradient_are_those_of_the_sum_over_pairs(
         r = (x[place] * y[item]).sum()
         return r - taken[place, item] if observed and shifted else r
 
-    mine = squares(x, y, users, mu, positive, less if shifted else None)
-    theirs = squared_error(score, users, 9, mu, positive)
+    mine = squares.squared_error(x, y, users, mu, positive=positive, less=less if shifted else None)
+    theirs = literal_error(score, users, 9, mu, positive)
     same_gradients(2 * mine, 2 * theirs, [x, y, less] if shifted else [x, y])
 
 
 def test_it_takes_a_gradient_in_one_side_alone() -> None:
     users = batch()
     x, y, _ = tables(users)
-    both = torch.autograd.grad(squares(x, y, users, 0.2), [x, y])
-    assert torch.equal(torch.autograd.grad(squares(x.detach(), y, users, 0.2), y)[0], both[1])
-    assert torch.equal(torch.autograd.grad(squares(x, y.detach(), users, 0.2), x)[0], both[0])
+    both = torch.autograd.grad(squares.squared_error(x, y, users, 0.2), [x, y])
+    assert torch.equal(torch.autograd.grad(squares.squared_error(x.detach(), y, users, 0.2), y)[0], both[1])
+    assert torch.equal(torch.autograd.grad(squares.squared_error(x, y.detach(), users, 0.2), x)[0], both[0])
 
 
 @pytest.mark.parametrize(("negatives", "mu"), [("each", 0.3), ("shared", 1 / 3)])
 def test_drawn_negatives_give_the_same_on_average(negatives: Any, mu: float) -> None:
     users, draw = batch(), torch.Generator().manual_seed(0)
     x, y, less = (table.detach() for table in tables(users))
-    model = al.MF(negatives=negatives, mu=mu)
-    losses = torch.stack([model.squares(x, y, users, draw, 2.0, less) for _ in range(2000)])
+    options: dict[str, Any] = {"positive": 2.0, "less": less}
+    drawn = {"negatives": negatives, "draw": draw} | options
+    losses = torch.stack([squares.squared_error(x, y, users, mu, **drawn) for _ in range(2000)])
     error = float(losses.std()) / 2000**0.5
     assert 0 < error < 0.05 * float(losses.mean())
-    assert abs(float(losses.mean() - squares(x, y, users, mu, 2.0, less))) < 4 * error
+    assert abs(float(losses.mean() - squares.squared_error(x, y, users, mu, **options))) < 4 * error

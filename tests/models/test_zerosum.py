@@ -12,6 +12,7 @@ from torch import Tensor
 import aleator as al
 from aleator.batches import Users
 from aleator.data.interactions import Interactions
+from aleator.models.factors import FactorTable
 from aleator.models.zerosum import another_of_the_user, cost
 from aleator.training.negatives import unobserved
 
@@ -23,13 +24,13 @@ def ready(**options: Any) -> al.ZeroSum:
     """With random factors in float64."""
     model = al.ZeroSum(dim=3, **options)
     model.data = tiny_world()
-    model.user_factors, model.item_factors = random_tables((N_USERS, 3), (N_ITEMS, 3))
+    model.table = FactorTable(*random_tables((N_USERS, 3), (N_ITEMS, 3)))
     return model
 
 
 def literal(model: al.ZeroSum, users: Users, seed: int) -> Tensor:
     """Rhee, Cho and Suh (2022), equations 6 and 7, blended with the loss of BPR."""
-    x, y, total = model.user_factors, model.item_factors, torch.zeros((), dtype=torch.float64)
+    x, y, total = model.table.users, model.table.items, torch.zeros((), dtype=torch.float64)
     draw = torch.Generator().manual_seed(seed)
     unobserved(users, N_ITEMS, model.draws, draw)  # what is drawn before
     another = another_of_the_user(users, draw).tolist() if model.regulariser == "pos2neg2" else []
@@ -56,15 +57,15 @@ def test_the_loss_equals_the_literal_one_in_value_and_gradient(regulariser: Lite
     model = ready(l2=0.07, draws=2, evenness=0.3, regulariser=regulariser)
     users = model.histories.batch(torch.tensor([4, 1, 2, 0]))
     fast = model.loss(users, torch.Generator().manual_seed(7))
-    same_gradients(fast, literal(model, users, 7), [model.user_factors, model.item_factors])
+    same_gradients(fast, literal(model, users, 7), [model.table.users, model.table.items])
 
 
 def test_without_evenness_it_is_bpr() -> None:
     data, options = tiny_world(), {"dim": 3, "max_epochs": 3}
     mine, plain = al.ZeroSum(evenness=0.0, **options), al.BPR(**options)
-    mine.train(data)
-    plain.train(data)
-    assert torch.equal(mine.user_factors, plain.user_factors)
+    mine.fit_pairs(data)
+    plain.fit_pairs(data)
+    assert torch.equal(mine.table.users, plain.table.users)
 
 
 def test_large_differences_stay_finite() -> None:
@@ -98,7 +99,7 @@ def test_scores_of_observed_items_depend_less_on_popularity(regulariser: str) ->
         model = al.ZeroSum(
             dim=8, lr=0.05, l2=0.0, max_epochs=30, evenness=evenness, regulariser=regulariser, calibrate="none"
         )
-        model.train(data)
+        model.fit_pairs(data)
         with torch.no_grad():
             users = model.histories.batch(torch.arange(n // 2))
             raw = model.raw_pairs(users)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 
 import aleator as al
-from aleator.ranking import top as ranking
+from aleator.device import BUDGETS
 
 CANDIDATES = {
     "user_id": [7, 3, 7, 3, 7, 60],
@@ -102,7 +103,7 @@ def test_memory_changes_nothing(fitted_aur: al.AUR, monkeypatch: pytest.MonkeyPa
     frame = pl.DataFrame({"user_id": rng.integers(80, size=300), "item_id": rng.integers(50, size=300)})
     whole = fitted_aur.rerank(frame)  # with pairs that stand twice: both rows come back
     assert len(whole) == 300
-    monkeypatch.setitem(ranking.MEMORY, "cpu", 24 * 50 * 3)  # three users at a time
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], score_bytes=24 * 50 * 3))  # three users at a time
     part = fitted_aur.rerank(frame)
     assert part.select("user_id", "item_id", "rank").equals(whole.select("user_id", "item_id", "rank"))
     np.testing.assert_allclose(part["score"], whole["score"], atol=1e-6)

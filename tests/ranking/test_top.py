@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from aleator.batches import Histories, Users
+from aleator.device import BUDGETS
 from aleator.ranking.blend import blend, uncertainty
-from aleator.ranking.top import MEMORY, best, blocks, hide, top_blends, top_k
+from aleator.ranking.top import best, blocks, hide, top_blends, top_k
 
 CPU = torch.device("cpu")
 Matrix = np.ndarray[Any, Any]
@@ -165,7 +166,7 @@ def test_blocks_stay_within_the_budget_and_are_never_empty(n_users: int, n_items
     users, items = blocks(n_users, n_items, CPU, memory)
     assert 1 <= users <= n_users
     assert 1 <= items <= n_items
-    assert users * items == 1 or users * items * 4 <= (memory or MEMORY["cpu"])
+    assert users * items == 1 or users * items * 4 <= (memory or BUDGETS["cpu"].score_bytes)
     assert items == n_items or users == 1  # items are cut only where one user's row is too long
 
 

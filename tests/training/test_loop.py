@@ -11,14 +11,15 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.errors import AleatorError
-from aleator.training.loop import Trainer, watching
+from aleator.training.loop import Loop, watching
+from aleator.training.stop import Stop
 
 CPU = torch.device("cpu")
 ROWS = [[0], [1, 2], [], [3], [0, 3]]  # the third user has no history
 
 
-def trainer(**options: Any) -> Trainer:
-    return Trainer(**{"max_epochs": 20, "batch_size": 2, "lr": 0.1, "device": CPU, **options})
+def loop(**options: Any) -> Loop:
+    return Loop(**{"max_epochs": 20, "batch_size": 2, "lr": 0.1, "device": CPU, **options})
 
 
 def histories() -> Histories:
@@ -37,7 +38,7 @@ def values(*metrics: float) -> Callable[[], float]:
 
 def test_it_minimises_the_loss() -> None:
     weight = torch.zeros(2, requires_grad=True)
-    log = trainer(max_epochs=200).fit([weight], to_target(weight), histories())
+    log = loop(max_epochs=200).minimise(to_target(weight), [weight], histories(), Stop())
     torch.testing.assert_close(weight.detach(), torch.tensor([1.0, -2.0]), atol=1e-2, rtol=0)
     assert log.best_epoch == len(log.rows) == 200
     assert log.rows[-1]["loss"] < 0.01 * log.rows[0]["loss"]
@@ -50,7 +51,7 @@ def test_every_user_with_a_history_is_met_once_an_epoch_in_batches_and_in_a_new_
         met.append(users.index.tolist())
         return weight.square().sum()
 
-    trainer(max_epochs=6, batch_size=3).fit([weight], loss, histories())
+    loop(max_epochs=6, batch_size=3).minimise(loss, [weight], histories(), Stop())
     assert [len(batch) for batch in met] == [2, 2] * 6  # even ones, of at most batch_size
     epochs = [met[i] + met[i + 1] for i in range(0, 12, 2)]
     assert all(sorted(epoch) == [0, 1, 3, 4] for epoch in epochs)
@@ -60,7 +61,7 @@ def test_every_user_with_a_history_is_met_once_an_epoch_in_batches_and_in_a_new_
 def test_the_loss_of_a_row_is_the_mean_over_users() -> None:
     weight = torch.zeros(1, requires_grad=True)
     loss = lambda users, draw: weight.sum() * 0 + users.index.sum()  # noqa: E731
-    log = trainer(max_epochs=1).fit([weight], loss, histories())
+    log = loop(max_epochs=1).minimise(loss, [weight], histories(), Stop())
     assert log.rows[0]["loss"] == pytest.approx((0 + 1 + 3 + 4) / 4)
 
 
@@ -72,7 +73,7 @@ def test_it_stops_when_the_metric_no_longer_rises_and_restores_the_best_weights(
         kept.append(weight.detach().clone())
         return next(metrics)
 
-    log = trainer(patience=3).fit([weight], to_target(weight), histories(), check)
+    log = loop(patience=3).minimise(to_target(weight), [weight], histories(), Stop(check))
     assert log.best_epoch == 2
     assert len(log.rows) == 5  # an equal metric is no better one
     assert torch.equal(weight.detach(), kept[1])
@@ -87,7 +88,7 @@ def test_with_a_tolerance_the_last_epoch_about_as_good_as_the_best_is_kept() -> 
         kept.append(weight.detach().clone())
         return next(metrics)
 
-    log = trainer(patience=4, tolerance=0.05).fit([weight], to_target(weight), histories(), check)
+    log = loop(patience=4, tolerance=0.05).minimise(to_target(weight), [weight], histories(), Stop(check))
     assert log.best_epoch == 5
     assert len(log.rows) == 6  # patience counts from the very best
     assert torch.equal(weight.detach(), kept[4])
@@ -95,7 +96,9 @@ def test_with_a_tolerance_the_last_epoch_about_as_good_as_the_best_is_kept() -> 
 
 def test_patience_counts_checks_not_epochs() -> None:
     weight = torch.zeros(2, requires_grad=True)
-    log = trainer(patience=2, check_every=3).fit([weight], to_target(weight), histories(), values(0.5, 0.1, 0.1, 0.1))
+    log = loop(patience=2, check_every=3).minimise(
+        to_target(weight), [weight], histories(), Stop(values(0.5, 0.1, 0.1, 0.1))
+    )
     assert log.best_epoch == 3
     assert len(log.rows) == 9
     assert [row["epoch"] for row in log.rows if "metric" in row] == [3, 6, 9]
@@ -103,14 +106,14 @@ def test_patience_counts_checks_not_epochs() -> None:
 
 def test_a_training_shorter_than_one_check_still_learns() -> None:
     weight = torch.zeros(2, requires_grad=True)
-    log = trainer(max_epochs=1, check_every=2).fit([weight], to_target(weight), histories(), lambda: 0.5)
+    log = loop(max_epochs=1, check_every=2).minimise(to_target(weight), [weight], histories(), Stop(lambda: 0.5))
     assert weight.detach().abs().sum() > 0
     assert log.best_epoch == 1
 
 
 def test_the_last_epoch_is_checked_too() -> None:
     weight = torch.zeros(2, requires_grad=True)
-    log = trainer(max_epochs=3, check_every=2).fit([weight], to_target(weight), histories(), values(0.1, 0.7))
+    log = loop(max_epochs=3, check_every=2).minimise(to_target(weight), [weight], histories(), Stop(values(0.1, 0.7)))
     assert log.best_epoch == 3
 
 
@@ -124,7 +127,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_epoch_and_what_to_try(at: int,
         return weight.square().sum() * (value if epoch == at else 1.0)
 
     with pytest.raises(AleatorError, match=rf"made up diverged.*epoch {at}\b.*learning rate below 0.1"):
-        trainer(batch_size=10, label="made up").fit([weight], loss, histories())
+        loop(batch_size=10, label="made up").minimise(loss, [weight], histories(), Stop())
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not() -> None:
@@ -134,7 +137,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not() -> None:
         def loss(users: Users, draw: torch.Generator) -> Tensor:
             return ((weight - torch.rand(4, generator=draw)).square() * (1 + users.index.sum())).sum()
 
-        trainer(seed=seed, max_epochs=5).fit([weight], loss, histories())
+        loop(seed=seed, max_epochs=5).minimise(loss, [weight], histories(), Stop())
         return weight.detach()
 
     assert torch.equal(run(0), run(0))
@@ -144,14 +147,14 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not() -> None:
 def test_the_random_state_of_the_process_is_left_alone() -> None:
     before = torch.get_rng_state()
     weight = torch.zeros(2, requires_grad=True)
-    trainer().fit([weight], to_target(weight), histories())
+    loop().minimise(to_target(weight), [weight], histories(), Stop())
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_weight_decay_pulls_towards_zero() -> None:
     free, decayed = (torch.zeros(2, requires_grad=True) for _ in range(2))
-    trainer(max_epochs=200).fit([free], to_target(free), histories())
-    trainer(max_epochs=200, weight_decay=1.0).fit([decayed], to_target(decayed), histories())
+    loop(max_epochs=200).minimise(to_target(free), [free], histories(), Stop())
+    loop(max_epochs=200, weight_decay=1.0).minimise(to_target(decayed), [decayed], histories(), Stop())
     assert decayed.detach().norm() < free.detach().norm()
 
 
@@ -164,7 +167,9 @@ def test_a_watcher_is_told_of_each_check_and_may_end_the_training() -> None:
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"), watching(watcher):
-        trainer(check_every=2, label="mine").fit([weight], to_target(weight), histories(), values(0.1, 0.2, 0.3))
+        loop(check_every=2, label="mine").minimise(
+            to_target(weight), [weight], histories(), Stop(values(0.1, 0.2, 0.3))
+        )
     assert told == [("mine", 2, 0.1), ("mine", 4, 0.2)]
-    trainer(max_epochs=2).fit([weight], to_target(weight), histories(), values(0.1, 0.2))
+    loop(max_epochs=2).minimise(to_target(weight), [weight], histories(), Stop(values(0.1, 0.2)))
     assert len(told) == 2  # nobody watches any more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.device import BUDGETS
 from aleator.errors import AleatorError
 from aleator.training.row_adam import RowAdam
-from aleator.uncertainty import FactorEstimator, Objective, fused
-from aleator.uncertainty import step as factor_step
+from aleator.training.stop import Stop
+from aleator.uncertainty import FactorEstimator, Objective, step
 from aleator.uncertainty.factor import ACTIVATIONS
 from aleator.uncertainty.step import Tables, history
 
@@ -69,7 +71,7 @@ def loss_of(
     """The fast loss of a batch, and the gradient of the sum (it gives that of the mean) in z and q."""
     gradients = [torch.full_like(t, torch.nan) for t in (made.z, made.q)]  # all of it must be overwritten
     tables = Tables(made.z.detach(), made.q.detach(), *gradients)
-    loss = made.step(users, Fixed(r), objective, tables, draw).run(len(made.q), items)
+    loss = made.step(users, Fixed(r), objective, tables, len(made.q), items, draw)
     return loss, [tables.dz * len(users), tables.dq * len(users)]
 
 
@@ -93,8 +95,8 @@ def literal(made: FactorEstimator, weight: np.ndarray[Any, Any], keep: Any = Non
 def test_the_fast_loss_equals_the_reference_in_value_and_gradient(
     activation: Any, self_exclude: bool, objective: Objective, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(fused.BLOCK, "cpu", block)
-    monkeypatch.setattr(factor_step, "_PAIRS", 4)
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], loss_pairs=block))
+    monkeypatch.setattr(step, "PAIRS_AT_A_TIME", 4)
     made, weight = estimator(activation=activation, self_exclude=self_exclude), weights()
     r = 0.4 * torch.randn(N_USERS, N_ITEMS, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     y = torch.from_numpy((weight > 0).astype(float))
@@ -125,9 +127,8 @@ def test_rows_in_use_give_the_same_loss_and_gradient_as_whole_tables() -> None:
     whole, gradients = loss_of(made, users, r, objective, items=items)
     used = torch.cat([users.item, items]).unique()
     tables = Tables(*RowAdam([made.z.detach(), made.q.detach()], lr=0.1).rows(used), used)
-    assert made.step(users, Fixed(r), objective, tables).run(N_ITEMS, items).item() == pytest.approx(
-        whole.item(), rel=1e-12
-    )
+    some_rows = made.step(users, Fixed(r), objective, tables, N_ITEMS, items)
+    assert some_rows.item() == pytest.approx(whole.item(), rel=1e-12)
     for some, all_rows in zip((tables.dz, tables.dq), gradients, strict=True):
         torch.testing.assert_close(some * len(users), all_rows[used])
         assert all_rows.abs().sum().item() == pytest.approx(all_rows[used].abs().sum().item())
@@ -232,7 +233,7 @@ def planted() -> tuple[Histories, Tensor]:
 def test_training_lowers_the_loss_and_finds_where_the_expectation_is_wrong(self_exclude: bool) -> None:
     histories, r = planted()
     made = FactorEstimator(dim=8, max_epochs=60, lr=0.02, batch_size=8, weight_decay=0.0, self_exclude=self_exclude)
-    made.train(histories, Fixed(r), Objective(2.0, floor=0.01))
+    made.learn(histories, Fixed(r), Objective(2.0, floor=0.01), Stop())
     assert made.log is not None
     assert made.log.rows[-1]["loss"] < made.log.rows[0]["loss"]
     s = made.log_variance(histories.batch(torch.arange(40)))
@@ -245,7 +246,7 @@ def test_training_lowers_the_loss_and_finds_where_the_expectation_is_wrong(self_
 def test_the_expectation_that_training_reads_is_not_changed() -> None:
     histories, r = planted()
     before = r.clone()
-    FactorEstimator(dim=4, max_epochs=2).train(histories, Fixed(r), Objective())
+    FactorEstimator(dim=4, max_epochs=2).learn(histories, Fixed(r), Objective(), Stop())
     assert torch.equal(r, before)
 
 
@@ -260,7 +261,7 @@ def test_a_catalogue_is_sampled_where_it_is_large_for_the_device() -> None:
 def test_what_does_not_fit_into_memory_is_refused_with_what_it_needs() -> None:
     histories = Histories.of_lists([[0], [1]], 10**9, CPU)
     with pytest.raises(AleatorError, match=r"1000000000 items and dim 1024 needs \d+\.\d GiB and .* are free on cpu"):
-        FactorEstimator().train(histories, Fixed(torch.zeros(2, 2)), Objective())
+        FactorEstimator().learn(histories, Fixed(torch.zeros(2, 2)), Objective(), Stop())
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.device import BUDGETS
 from aleator.kernels.least_squares import least_squares
-from aleator.uncertainty import FactorEstimator, Objective, fused
+from aleator.uncertainty import FactorEstimator, Objective
 from aleator.uncertainty.step import Tables
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -47,7 +49,7 @@ def loss_and_gradient(
     tables = Tables(made.z, made.q, torch.zeros_like(made.z), torch.zeros_like(made.q))
     users = Histories(sp.csr_matrix(taken), device).batch(torch.arange(N_USERS))
     where = None if items is None else items.to(device)
-    loss = made.step(users, Fixed(r.to(device, dtype)), objective, tables).run(N_ITEMS, where)
+    loss = made.step(users, Fixed(r.to(device, dtype)), objective, tables, N_ITEMS, where)
     return loss.item(), [tables.dz.double().cpu(), tables.dq.double().cpu()]
 
 
@@ -65,7 +67,7 @@ def test_loss_and_gradient_equal_the_reference(
     block: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(fused.BLOCK, "cuda", block)
+    monkeypatch.setitem(BUDGETS, "cuda", replace(BUDGETS["cuda"], loss_pairs=block))
     items = torch.arange(0, N_ITEMS, 3) if sampled else None
     exact, wanted = loss_and_gradient(CPU, torch.float64, "float32", objective, items, activation=activation)
     loss, found = loss_and_gradient(GPU, torch.float32, precision, objective, items, activation=activation)
@@ -80,7 +82,7 @@ def test_the_compiled_pass_equals_the_objective_pair_by_pair(shape: tuple[int, i
     pytest.importorskip("triton")
     draw, objective = torch.Generator().manual_seed(0), Objective(1.0, 0.02, 0.003, floor)
     r, s = (torch.randn(shape, generator=draw, dtype=torch.float64) for _ in range(2))
-    loss, slope = fused._loss_and_slope(objective, r.float().to(GPU), s.float().to(GPU), shape[1], 1.0, torch.float32)
+    loss, slope = objective.block(r.float().to(GPU), s.float().to(GPU), shape[1], 1.0, torch.float32)
     torch.testing.assert_close(slope.double().cpu(), objective.slope(r, s), rtol=2e-5, atol=2e-5)
     assert loss.item() == pytest.approx(objective.pairs(r, s).sum().item(), rel=1e-5)
 

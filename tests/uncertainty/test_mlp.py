@@ -8,8 +8,9 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.data.simulate import World
+from aleator.training.stop import Stop
 from aleator.uncertainty import MLPEstimator, Objective
-from aleator.uncertainty.pair_loss import PairLoss
+from aleator.uncertainty.step import PairLoss
 
 CPU = torch.device("cpu")
 
@@ -31,7 +32,7 @@ class Fixed:
 def small() -> tuple[MLPEstimator, Users, Tensor]:
     """An estimator in float64 with every weight away from 0, four histories, and their multi-hot matrix."""
     made = MLPEstimator(hidden=5)
-    made._start(6)
+    made._start(6, torch.device("cpu"))
     draw = torch.Generator().manual_seed(3)
     for name, value in made.tensors().items():
         drawn = torch.randn(value.shape, generator=draw, dtype=torch.float64)
@@ -70,7 +71,7 @@ def test_the_loss_of_a_step_and_its_gradient_are_those_of_the_reference(objectiv
     gradients = torch.autograd.grad(reference, made.parameters())
     p, q = made.factors(users)
     part = PairLoss(users, p.detach(), q.detach(), torch.empty_like(q), Fixed(r), objective)
-    assert float(part.run(6)) == pytest.approx(float(reference), rel=1e-12)
+    assert float(part.backward(6)) == pytest.approx(float(reference), rel=1e-12)
     inner = torch.autograd.grad(p, made.parameters()[:-1], part.dp)
     for mine, theirs in zip([*inner, part.dq], gradients, strict=True):
         torch.testing.assert_close(mine * 4, theirs, rtol=1e-9, atol=1e-12)
@@ -80,7 +81,7 @@ def test_training_lowers_the_objective(world: World) -> None:
     histories = Histories(world.interactions.csr, CPU)
     r = torch.full((80, 50), 0.2)
     made = MLPEstimator(hidden=16, max_epochs=15, lr=0.01, history_dropout=0.0)
-    made.train(histories, Fixed(r), Objective(2.0, floor=0.01))
+    made.learn(histories, Fixed(r), Objective(2.0, floor=0.01), Stop())
     assert made.log is not None
     assert made.log.rows[-1]["loss"] < 0.9 * made.log.rows[0]["loss"]
 
@@ -90,7 +91,7 @@ def test_dropping_the_history_is_noise_in_training_alone(world: World) -> None:
     made = {}
     for share in (0.0, 0.6):
         made[share] = MLPEstimator(hidden=8, max_epochs=2, lr=0.01, history_dropout=share)
-        made[share].train(histories, Fixed(torch.full((80, 50), 0.2)), Objective(floor=0.01))
+        made[share].learn(histories, Fixed(torch.full((80, 50), 0.2)), Objective(floor=0.01), Stop())
     users = histories.batch(torch.arange(5))
     assert not torch.equal(made[0.0].log_variance(users), made[0.6].log_variance(users))
     assert torch.equal(made[0.6].log_variance(users), made[0.6].log_variance(users))

@@ -307,7 +307,7 @@ class AUR(Recommender):
         tail, joint = options.pop("tail"), options.pop("joint")
         for part in (model, estimator):
             part["options"]["device"] = options["device"]
-        return cls(
+        return cls.restored(
             models.MODELS.build(model),
             estimator=estimators.ESTIMATORS.build(estimator),
             tail=Tail.parse(tail),

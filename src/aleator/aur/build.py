@@ -60,7 +60,7 @@ def build(
     of_model, of_estimator, joint, options = _tables(settings)
     shared = {name: value for name, value in common.items() if value is not None}
     shared |= {name: options.pop(name) for name in ("seed", "device", "valid", "refit") if name in options}
-    expectation = MODELS[model](**of_model).with_defaults(recipe=recipe, **shared)
+    expectation = MODELS[model](**{"recipe": recipe, **of_model}).with_defaults(**shared)
     if not with_uncertainty:
         unused = [*options, *(f"estimator.{name}" for name in of_estimator)]
         unused += [] if joint is None else ["joint"]
@@ -87,7 +87,9 @@ def _tables(
         joint = {} if joint else None
     for name, table in (("model", options.get("model", {})), ("estimator", options.get("estimator", {}))):
         require(isinstance(table, dict), f"'{name}' is no table of options", f"write {name}.name=value")
-    require(joint is None or isinstance(joint, dict), "'joint' is no table of options", "write joint=true or joint.lr=0.001")
+    require(
+        joint is None or isinstance(joint, dict), "'joint' is no table of options", "write joint=true or joint.lr=0.001"
+    )
     return options.pop("model", {}), options.pop("estimator", {}), joint, options
 
 

@@ -51,7 +51,9 @@ class Report:
     def conventions(self) -> str:
         """The line that makes a tail figure mean something."""
         empty = "skipped" if self.about["empty"] == "skip" else "counted as 0"
-        cuts = f" [recipe {self.about['recipe']}: its tail cut and its policy]" if self.about["recipe"] != "ours" else ""
+        cuts = (
+            f" [recipe {self.about['recipe']}: its tail cut and its policy]" if self.about["recipe"] != "ours" else ""
+        )
         label = recipe_of(self.about["model_recipe"]).warning or cuts
         return f"tail: {self.about['tail_items']}; users without a tail test item are {empty}{label}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 class Model(Recommender):
     """An estimate of the expectation r_ui, on the scale of the label (0 to 1).
 
-    `mu` is the weight of the unobserved pairs, or the share of them that is kept. `calibrate` maps raw scores onto the
-    label's scale by a monotone map. Models that are on that scale by themselves need none.
+    `mu` is the weight of the unobserved pairs, or the share of them that is kept, in the model's loss and in its
+    calibration. `calibrate` maps raw scores onto the label's scale by a monotone map. Models that are on that scale by
+    themselves need none.
     """
 
     mu: float = 0.1
@@ -44,11 +46,16 @@ class Model(Recommender):
     personalises: ClassVar[bool] = True  # whether scores differ between users
     scores_are_products: ClassVar[bool] = True  # whether scores are inner products, where there is a table of factors
     trains_jointly: ClassVar[bool] = False  # whether AUR-J can train it, by its `parameters`
+    weighs_negatives: ClassVar[bool] = False  # whether it is fitted with weight `mu` on the unobserved pairs
     frozen: ClassVar[bool] = False  # whether it was fitted elsewhere and cannot be fitted again
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
+
+    def unused(self) -> Mapping[str, str]:
+        uses_mu = self.weighs_negatives or self.calibrate != "none"
+        return {} if uses_mu else {"mu": "without calibration"}
 
     # What a model file writes
 

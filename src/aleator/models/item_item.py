@@ -76,9 +76,7 @@ class ItemTable:
         sums = self._remembered(users)
         if sums is None:
             sums = self.store.block(users)
-            self._last = _Last(
-                weakref.ref(users.item, lambda _: self._forget()), weakref.ref(users.weight), sums
-            )
+            self._last = _Last(weakref.ref(users.item, lambda _: self._forget()), weakref.ref(users.weight), sums)
         return sums
 
     def _remembered(self, users: Users) -> Tensor | None:
@@ -182,9 +180,7 @@ class ItemItem(Model):
         if room.note is not None:
             self.notes = [room.note]
             logging.getLogger(__name__).warning(room.note)
-        self.similarities = make_table(
-            blocks, room, self.fitted.n_items, self.torch_device, label=type(self).__name__
-        )
+        self.similarities = make_table(blocks, room, self.fitted.n_items, self.torch_device, label=type(self).__name__)
         self.kept = room.neighbours
 
     @property

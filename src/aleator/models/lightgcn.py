@@ -40,6 +40,7 @@ class LightGCN(Epochs, Model):
     graph: Graph = field(init=False)  # neither is saved: scores need only the factors
 
     trains_jointly: ClassVar[bool] = True
+    weighs_negatives: ClassVar[bool] = True
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
         "dim": Among(64, 128, 256),

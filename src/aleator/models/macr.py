@@ -89,7 +89,8 @@ class MACR(Epochs, Model):
             require(value >= 0, f"{name} is {value}", f"give an {name} of at least 0")
 
     def unused(self) -> Mapping[str, str]:
-        return {} if self.backbone == "lightgcn" else {"layers": "with backbone mf"}
+        of_layers = {} if self.backbone == "lightgcn" else {"layers": "with backbone mf"}
+        return {**super().unused(), **of_layers}
 
     @property
     def stops_early(self) -> bool:

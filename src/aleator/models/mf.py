@@ -49,6 +49,7 @@ class MF(Epochs, Model):
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
+    weighs_negatives: ClassVar[bool] = True
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
         "dim": Among(16, 32, 64, 128, 256),
@@ -73,7 +74,7 @@ class MF(Epochs, Model):
 
     def unused(self) -> Mapping[str, str]:
         names = _OF_ADAM if self.solver == "als" else _OF_ALS
-        return dict.fromkeys(names, f"with solver {self.solver}")
+        return {**super().unused(), **dict.fromkeys(names, f"with solver {self.solver}")}
 
     @property
     def stops_early(self) -> bool:

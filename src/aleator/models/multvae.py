@@ -49,6 +49,7 @@ class MultVAE(Epochs, Model):
 
     learned: ClassVar[tuple[str, ...]] = ("encoder", "gaussian", "decoder", "item_factors")
     trains_jointly: ClassVar[bool] = True
+    weighs_negatives: ClassVar[bool] = True
     steps: ClassVar[int] = 16
     ranges: ClassVar[Ranges] = {
         "mu": Between(0.01, 0.5, log=True),

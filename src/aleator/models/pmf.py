@@ -36,6 +36,7 @@ class PMF(Epochs, Model):
     lr: float = 1e-2
 
     scores_are_products: ClassVar[bool] = False
+    weighs_negatives: ClassVar[bool] = True
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
         "dim": Among(32, 64, 128, 256),

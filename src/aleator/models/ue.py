@@ -40,6 +40,7 @@ class UE(Epochs, Model):
     q: Tensor = field(init=False)  # [n_items, dim]
 
     learned: ClassVar[tuple[str, ...]] = ("z", "q")
+    weighs_negatives: ClassVar[bool] = True
     steps: ClassVar[int] = 16
     ranges: ClassVar[Ranges] = {
         "dim": Among(256, 512, 1024, 2048),

@@ -73,9 +73,7 @@ def factor_step(
     own = keep * scale[users.row]  # the share of z_i in the p of a user who has i in the history
     apart = self_exclude and activation is not None
     less = row_dots(tables.z, tables.q)[here.item] * own if self_exclude and not apart else None
-    pairs = PairLoss(
-        users, p, tables.q, tables.dq, expectation, objective, place=tables.place, dtype=dtype, less=less
-    )
+    pairs = PairLoss(users, p, tables.q, tables.dq, expectation, objective, place=tables.place, dtype=dtype, less=less)
     loss = pairs.backward(n_items, items, with_observed=not apart)
     tables.dz.zero_()
     dhidden = torch.zeros_like(p)

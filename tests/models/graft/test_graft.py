@@ -127,7 +127,7 @@ def test_lists_are_those_that_implicit_itself_recommends(
     model = elsewhere.fitted(IMPLICIT[name]())
     theirs, _ = model.recommend(np.arange(len(elsewhere.users)), elsewhere.matrix, N=K)
     grafted = graft_of(model, elsewhere, calibrate=calibrate)
-    grafted.train(split.train)
+    grafted.fit_pairs(split.train)
     mine = grafted.recommend(elsewhere.users, k=K, untrained=True)
     assert mine["item_id"].to_list() == [elsewhere.items[i] for i in theirs.ravel()]
     scores = grafted.score(elsewhere.users)
@@ -139,7 +139,7 @@ def test_lists_are_those_that_implicit_itself_recommends(
 def test_neighbours_score_as_in_implicit(kind: Any, split: al.Split, elsewhere: Elsewhere) -> None:
     model = elsewhere.fitted(kind(K=15, num_threads=1))
     grafted = graft_of(model, elsewhere, calibrate="none")
-    grafted.train(split.train)
+    grafted.fit_pairs(split.train)
     for row in range(0, len(elsewhere.users), 9):
         theirs, scores = model.recommend(row, elsewhere.matrix[row], N=K)
         mine = grafted.recommend([elsewhere.users[row]], k=len(theirs), untrained=True)
@@ -206,7 +206,7 @@ class TestFactors:
     ) -> None:
         users, items = ids(split)
         grafted = al.graft((factors[0][5:], factors[1]), users=users[5:], items=items)
-        grafted.train(split.train)
+        grafted.fit_pairs(split.train)
         data = split.train
         history = data.items.decode(data.item[data.user == 2]).tolist()
         torch.testing.assert_close(grafted.score([users[2]]), grafted.score({"new": history}), rtol=1e-3, atol=1e-3)
@@ -353,7 +353,7 @@ class TestFunction:
         loaded.model.attach(function)  # type: ignore[attr-defined]
         assert torch.equal(loaded.score(users), aur.score(users))
         assert loaded.recommend(users, k=5).equals(aur.recommend(users, k=5))
-        with pytest.raises(al.AleatorError, match=r"loaded is not fitted again.*al\.graft"):
+        with pytest.raises(al.AleatorError, match=r"loaded cannot be fitted again.*al\.graft"):
             loaded.fit(split)  # the ids of its columns are gone
 
     @pytest.mark.parametrize(
@@ -572,7 +572,7 @@ class TestHonestChoice:
 
     def test_it_cannot_be_trained_jointly(self, split: al.Split, factors: Any) -> None:
         with pytest.raises(al.AleatorError, match="cannot be trained jointly"):
-            small_aur(al.graft(factors), joint=True).fit(split)
+            small_aur(al.graft(factors), joint=al.Joint()).fit(split)
 
 
 def outside(kind: str, data: Interactions) -> Any:

@@ -22,10 +22,10 @@ _ROWS = 1024  # of a matrix at a time
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GraftedSimilarities(Grafted):
-    """r_ui = what the items of the history say of i by the matrix given, on the label's scale.
+    """r_ui = what the items of the history say of i, by the matrix given.
 
-    (Zadrozny and Elkan, 2002.) An item says nothing of itself, so the rest of the history decides how far an observed
-    pair is expected.
+    It is calibrated to the label's scale (Zadrozny and Elkan, 2002). An item says nothing of itself, so the rest of the
+    history decides how far an observed pair is expected.
     """
 
     similarities: ItemTable = field(init=False)
