@@ -52,12 +52,7 @@ def reproduce(
     Each cell of a table has one record. A run that was interrupted continues where it stopped.
     """
     if not study:
-        listed = {name: studies(name)[0].title for name in (*NAMES, *BEYOND)}
-        listed["beyond"] = f"{', '.join(BEYOND)} together"
-        if json:
-            show_json(listed)
-        else:
-            show_table(["study", "what it shows"], listed.items())
+        show_studies(json)
         return
     out = out or (QUICK_FOLDER if quick else Path("results"))
     failed = run(
@@ -82,6 +77,16 @@ def reproduce(
     if failed:
         print("\n".join(["These could not be measured:", *failed]), file=sys.stderr)
         raise typer.Exit(1)
+
+
+def show_studies(json: bool) -> None:
+    """List the studies with their titles."""
+    listed = {name: studies(name)[0].title for name in (*NAMES, *BEYOND)}
+    listed["beyond"] = f"{', '.join(BEYOND)} together"
+    if json:
+        show_json(listed)
+    else:
+        show_table(["study", "what it shows"], listed.items())
 
 
 def report(

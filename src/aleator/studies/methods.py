@@ -181,7 +181,7 @@ def _quick(kind: type[Configurable], options: dict[str, Any], recipe: Recipe, ow
     """The quick options that the class has, that have an effect, and that are not a method's `own`."""
     about = {"recipe": recipe.name} if "recipe" in kind.option_names() else {}
     names = set(kind.option_names()) - kind(**options, **about).unused().keys() - set(own)
-    return about | {name: value for name, value in QUICK.items() if name in names}
+    return {name: value for name, value in QUICK.items() if name in names}
 
 
 def make(
