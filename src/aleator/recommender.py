@@ -15,9 +15,10 @@ from torch import Tensor
 from aleator import checkpoint
 from aleator.batches import Histories, Users
 from aleator.data.frames import to_frame
-from aleator.data.interactions import Interactions, check_ids
+from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
+from aleator.data.vocabulary import check_ids
 from aleator.device import resolve_device
 from aleator.errors import AleatorError, require
 from aleator.options import Configurable

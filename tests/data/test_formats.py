@@ -8,7 +8,7 @@ import gzip
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aleator.data import interactions
-from aleator.data.formats import ALIASES, read, read_npz, read_titles, write
+from aleator.data.archives import read_parts
+from aleator.data.columns import ALIASES
+from aleator.data.formats import read, read_titles, write
 from aleator.data.interactions import Interactions
 from aleator.errors import AleatorError
+from tests.data.pieces import in_pieces_of
 
 RATED = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
 
@@ -74,7 +76,7 @@ def test_every_table_file_gives_the_same_interactions(kind: str, tmp_path: Path)
 def test_a_path_may_be_text_and_a_format_may_be_given(tmp_path: Path) -> None:
     path = file(tmp_path, "interactions", "user,item\n1,2\n")
     assert rows_of(read(str(path), format="csv")) == [(1, 2, None, None, None)]
-    with pytest.raises(AleatorError, match="cannot be told from its name; give format= one of csv, tsv"):
+    with pytest.raises(AleatorError, match="does not show its format; give format= one of csv, tsv"):
         read(path)
     with pytest.raises(AleatorError, match=r"unknown format 'csw'; did you mean 'csv'\?"):
         read(path, format="csw")
@@ -109,7 +111,7 @@ def test_archives_of_bare_columns_and_of_parts(tmp_path: Path) -> None:
     assert [row[:2] for row in rows_of(data)] == [(1, 3), (2, 4), (1, 5)]
     assert data.time is None
     assert data.notes == ("parts put together: train, test", "columns not used: train_time")
-    assert {name: sorted(part) for name, part in read_npz(tmp_path / "parts.npz").items()} == {
+    assert {name: sorted(part) for name, part in read_parts(tmp_path / "parts.npz").items()} == {
         "train": ["item", "time", "user"],
         "test": ["item", "user"],
     }
@@ -182,8 +184,7 @@ def test_a_parquet_file_read_in_pieces_is_the_frame_that_was_written(
     path = tmp_path_factory.mktemp("pieces") / "a.parquet"
     frame.write_parquet(path, row_group_size=group)
     expected = outcome(frame, options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interactions, "PIECE", rows)
+    with in_pieces_of(rows):
         found = outcome(path, options)
     if len(expected) == 1:  # refused; of two faults in one file either may be told
         assert len(found) == 1
@@ -192,8 +193,9 @@ def test_a_parquet_file_read_in_pieces_is_the_frame_that_was_written(
 
 
 @pytest.fixture
-def two_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactions, "PIECE", 2)
+def two_rows_a_piece() -> Iterator[None]:
+    with in_pieces_of(2):
+        yield
 
 
 @pytest.mark.usefixtures("two_rows_a_piece")
@@ -205,8 +207,11 @@ def two_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"time": [1, 2, 3, 4, 5, None]}, "column 'time' of .* has 1 missing values"),
         ({"item": [1.0, 2.0, 3.0, 4.0, 5.0, float("nan")]}, "item ids contain missing values"),
         ({"time": [1.0, 2.0, 3.0, 4.0, 5.0, float("inf")]}, "time column has missing or infinite"),
-        ({"rating": ["1", "2", "3", "4", "good", "5"]}, "taken as the rating but holds no numbers"),
-        ({"time": ["1.5", "1", "2", "3", "2020-01-01", "4"]}, "taken as the time but holds no numbers or ISO dates"),
+        ({"rating": ["1", "2", "3", "4", "good", "5"]}, "read as the rating but does not hold numbers"),
+        (
+            {"time": ["1.5", "1", "2", "3", "2020-01-01", "4"]},
+            "read as the time but does not hold numbers or ISO dates",
+        ),
         ({"weight": [1, 2, 3, 4, 5, 0]}, "a weight is not positive"),
     ],
 )
@@ -535,7 +540,7 @@ def test_titles_of_texts_with_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [("t.csv", "", "is empty"), ("t.csv", "item\n1\n", "has one column"), ("t.what", "1", "cannot be told")],
+    [("t.csv", "", "is empty"), ("t.csv", "item\n1\n", "has one column"), ("t.what", "1", "does not show its format")],
 )
 def test_bad_titles_are_refused(name: str, content: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=says):
@@ -591,7 +596,7 @@ def test_an_archive_of_texts_holds_unicode_arrays(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     data = read({"user": [1], "item": [2]})
-    with pytest.raises(AleatorError, match=r"names no format.*; end it in csv"):
+    with pytest.raises(AleatorError, match=r"does not name a format.*; end it in csv"):
         write(data, tmp_path / "a.xlsx")
     with pytest.raises(AleatorError, match="there is no folder"):
         write(data, tmp_path / "no" / "a.csv")
@@ -631,29 +636,29 @@ BAD_FILES: list[tuple[str, str | bytes, str]] = [
     ("a.csv", "user,item\nNaN,1\n2,2\n", "column 'user' of .* has 1 missing values"),
     ("a.csv", "user,item\nnan,1\n2.5,2\n", "column 'user' of .* has 1 missing values"),
     ("a.csv", 'user,item\n"",1\nb,2\n', "column 'user' of .* has 1 missing values"),
-    ("a.csv", "user,item,rating\n1,1,good\n", "taken as the rating but holds no numbers"),
+    ("a.csv", "user,item,rating\n1,1,good\n", "read as the rating but does not hold numbers"),
     ("a.csv", "user,item,rating\n1,1,\n1,2,3\n", "column 'rating' of .* has 1 missing values"),
     ("a.csv", "user,item,rating\n1,1,NaN\n1,2,3\n", "rating column has missing"),
     ("a.csv", "user,item,weight\n1,1,0\n", "a weight is not positive"),
     ("a.csv", "user,item,weight\n1,1,-3\n", "a weight is not positive"),
     ("a.csv", "user,item,weight\n1,1,NaN\n", "weight column has missing"),
     ("a.csv", "user,item,weight\n1,1,inf\n", "weight column has missing or infinite"),
-    ("a.csv", "user,item,time\n1,1,yesterday\n", "taken as the time but holds no numbers or ISO dates"),
+    ("a.csv", "user,item,time\n1,1,yesterday\n", "read as the time but does not hold numbers or ISO dates"),
     ("a.csv", "user,item,time\n1,1,2020-01-01\n1,2,NaT\n", "time column has missing"),
     ("a.csv", bytes(range(256)) * 4, "cannot be read as csv"),
     ("a.csv", "user,item\nJosé,1\n".encode("latin-1"), "cannot be read as csv"),
     ("a.csv", "user,item\n1,2\n".encode("utf-16"), "cannot be read as csv|has no user column"),
     ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 1000, mtime=0)[:-20], "cannot be read as csv"),
-    ("a.inter", "user_id:token\titem_id:token\trating:float\n1\t2\tbad\n", "holds no numbers"),
+    ("a.inter", "user_id:token\titem_id:token\trating:float\n1\t2\tbad\n", "does not hold numbers"),
     ("a.inter", "user,item\n1,2\n", "has no user column"),
     ("a.parquet", "user,item\n1,2\n", "cannot be read as parquet"),
     ("a.parquet", b"PAR1" + bytes(100) + b"PAR1", "cannot be read as parquet"),
-    ("u.data", "1\t2\t3\n", "u.data, which has 4 columns and not 3"),
-    ("u.data", "1\t2\t3\t4\t5\n", "u.data, which has 4 columns and not 5"),
-    ("u.data", "1 2 3 4\n", "u.data, which has 4 columns and not 1"),
-    ("u.data", "user\titem\trating\ttime\n1\t2\t3\t4\n", "holds no numbers"),
+    ("u.data", "1\t2\t3\n", "u.data has 4 columns, but .* has 3"),
+    ("u.data", "1\t2\t3\t4\t5\n", "u.data has 4 columns, but .* has 5"),
+    ("u.data", "1 2 3 4\n", "u.data has 4 columns, but .* has 1"),
+    ("u.data", "user\titem\trating\ttime\n1\t2\t3\t4\n", "does not hold numbers"),
     ("ratings.dat", "1::2::3\n", "column 'time' of .* has 1 missing values"),
-    ("ratings.dat", "1::2::3::4::5\n", "holds no numbers"),
+    ("ratings.dat", "1::2::3::4::5\n", "does not hold numbers"),
     ("ratings.dat", "1,2,3,4\n", "column 'item' of .* has 1 missing values"),
     ("ratings.dat", b"\xff\xfe\x00\x01", "cannot be read as ratings.dat"),
     ("train.txt", "0 1\n1 a b\n", "line 2 of .* is not a list of integers"),
@@ -665,7 +670,7 @@ BAD_FILES: list[tuple[str, str | bytes, str]] = [
     ("train.txt.gz", b"0 1 2\n", "cannot be read as adjacency"),
     ("a.npz", "text", "is not a numpy archive"),
     ("a.npz", b"PK\x03\x04 and no more", "is not a numpy archive"),
-    ("a.xlsx", "anything", "cannot be told from its name"),
+    ("a.xlsx", "anything", "does not show its format"),
 ]
 
 
@@ -718,7 +723,7 @@ def test_an_archive_with_a_changed_byte_is_refused(tmp_path: Path) -> None:
         ({"user": [], "item": []}, "no interactions"),
         ({"u": [1], "i": [2]}, "has no user column among u, i"),
         ({"user": [[1, 2]], "item": [[3, 4]]}, "2 dimensions"),
-        ({"user": [1], "item": [2], "rating": ["x"]}, "holds no numbers"),
+        ({"user": [1], "item": [2], "rating": ["x"]}, "does not hold numbers"),
         ({"user": np.array([b"a"]), "item": [2]}, "user ids are of type"),
         ({"user": np.array(["a"], object), "item": [2]}, "cannot be read as npz"),
         ({"train_user": [1], "test_item": [2]}, "has no user column"),
@@ -747,7 +752,7 @@ BAD_SOURCES: list[tuple[Callable[[], Any], str]] = [
     (lambda: pd.DataFrame({"user": [], "item": []}), "has no rows"),
     (lambda: pd.DataFrame([[1, 2, 3]], columns=["user", "user", "item"]), "the frame cannot be read"),
     (lambda: pd.DataFrame([[1, 2, 3]]), "has no user column among 0, 1, 2"),
-    (lambda: pd.DataFrame({"user": [1], "item": [2], "rating": ["x"]}), "holds no numbers"),
+    (lambda: pd.DataFrame({"user": [1], "item": [2], "rating": ["x"]}), "does not hold numbers"),
     (lambda: pd.DataFrame({"user": [1, 1], "item": [1, 2], "time": [pd.Timestamp(0), pd.NaT]}), "has 1 missing values"),
     (lambda: pl.DataFrame({"user": [[1], [2]], "item": [1, 2]}), "user ids are of type"),
     (lambda: pl.DataFrame({"user": [{"a": 1}], "item": [1]}), "2 dimensions|is of type Struct"),
@@ -785,14 +790,14 @@ def test_a_bad_frame_or_matrix_gets_one_clear_sentence(make: Callable[[], Any], 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"user": "who"}, "the dict has no column 'who'; it has user, item"),
+        ({"user": "who"}, "the dict has no column 'who'; name one of user, item"),
         ({"user": "user", "item": "user"}, "column 'user' is named as user and item"),
         ({"min_ratings": 3}, r"unknown option of read 'min_ratings'; did you mean 'min_rating'\?"),
-        ({"duplicates": "last"}, "unknown way with duplicates 'last'"),
+        ({"duplicates": "last"}, "unknown value of duplicates 'last'"),
         ({"min_rating": 3}, "there is no rating"),
         ({"k_core": 0}, "k_core is 0"),
         ({"k_core": 3}, "cleaning left no interactions"),
-        ({"format": "csv"}, "format was given but the source is no file"),
+        ({"format": "csv"}, "format was given but the source is not a file"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], says: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleator.data.formats import read_npz
+from aleator.data.archives import read_parts
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError
 
@@ -109,7 +109,7 @@ def test_on_yelp2018_half_the_mass_is_popularity_up_to_55() -> None:
     path = ARCHIVES / "yelp2018.npz"
     if not path.is_file():
         pytest.skip(f"no archive {path}; set ALEATOR_DATA to the folder that has it")
-    parts = read_npz(path)
+    parts = read_parts(path)
     n_items = int(max(part["item"].max() for part in parts.values())) + 1
     popularity = np.bincount(parts["train"]["item"], minlength=n_items)
     assert Tail.mass(0.5).cut(popularity) == 55

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from aleator.batches import Users
-from aleator.data.interactions import Interactions, Vocabulary
+from aleator.data.interactions import Interactions
+from aleator.data.vocabulary import Vocabulary
 from aleator.evaluation.held_out import HeldOut
 from aleator.ranking import top as ranking
 

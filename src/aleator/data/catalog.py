@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from aleator.data import raw
+from aleator.data.archives import read_parts
 from aleator.data.datasets import CATALOG, Dataset, File, Source
 from aleator.data.download import digest, fetch
-from aleator.data.formats import read_npz
 from aleator.data.interactions import Interactions
 from aleator.data.raw import Columns, Parts, Titles
 from aleator.data.splits import Split
@@ -102,7 +102,7 @@ def _split(entry: Dataset, parts: Parts, titles: Titles) -> Split:
 
 def _from_archive(entry: Dataset, folder: Path) -> Split:
     path = folder / entry.archive
-    parts = read_npz(path)
+    parts = read_parts(path)
     require({"train", "test"} <= set(parts), f"'{path}' lacks train or test pairs", "replace it by a whole archive")
     for columns in parts.values():
         columns |= {side: columns[side].astype(np.int64) + entry.first_id for side in ("user", "item")}

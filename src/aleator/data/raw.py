@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from aleator.data.arrays import Array
 from aleator.data.formats import read
-from aleator.data.interactions import Array
 from aleator.errors import AleatorError
 
 Columns = dict[str, Any]  # user, item, and where known rating and time, aligned

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from aleator.data.interactions import Interactions, Vocabulary
+from aleator.data.interactions import Interactions
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import require
 
 Floats = NDArray[np.float64]

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.data.interactions import Array, Interactions, Vocabulary
+from aleator.data.arrays import Array
+from aleator.data.interactions import Interactions
 from aleator.data.tail import Tail
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import require, unknown_name
 
 By = Literal["random", "user_time", "global_time", "last"]

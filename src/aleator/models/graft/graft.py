@@ -8,8 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from aleator.data.arrays import flat
 from aleator.data.frames import opened
-from aleator.data.interactions import Vocabulary, flat
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 from aleator.models.graft.base import Grafted, numbers
 from aleator.models.graft.factors import GraftedFactors
