@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from aleator.data import catalog
+from aleator.data import catalog, publishers
+from aleator.data.datasets import CATALOG, File
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError
@@ -128,11 +129,11 @@ def test_every_entry_is_complete() -> None:
             assert source.files or "No direct download" in entry.note
             for file in source.files:
                 assert file.checksum or "No checksum is known" in entry.note
-    assert len({entry.archive for entry in catalog.CATALOG.values()}) == len(catalog.CATALOG)
+    assert len({entry.archive for entry in CATALOG.values()}) == len(CATALOG)
 
 
 def test_the_cuts_of_the_papers_program() -> None:
-    cuts = {name: entry.paper_tail for name, entry in catalog.CATALOG.items() if entry.paper_tail}
+    cuts = {name: entry.paper_tail for name, entry in CATALOG.items() if entry.paper_tail}
     assert cuts == {"yelp2018": Tail.count(56), "amazon-book": Tail.count(39), "adressa": Tail.count(500)}
 
 
@@ -364,7 +365,7 @@ def test_movielens_100k_from_recboles_wheel_equals_the_archive() -> None:
     folder = archived("ml-100k")
     recbole = catalog.dataset("ml-100k").sources[0]
     try:
-        catalog._from_wheel(recbole, catalog.cache_folder() / "ml-100k")
+        publishers.bring_from_wheel(recbole, catalog.cache_folder() / "ml-100k")
     except AleatorError as error:
         if "pip can" not in error.problem:  # what came is wrong: that is no matter of the network
             raise
@@ -379,19 +380,19 @@ def point_to(port: int, monkeypatch: pytest.MonkeyPatch, name: str, checked: boo
     """Let the entry's files lie on a server of this machine."""
     here = f"http://127.0.0.1:{port}"
 
-    def moved(file: catalog.File) -> catalog.File:
+    def moved(file: File) -> File:
         return replace(file, url=f"{here}/{file.name}", checksum=file.checksum if checked else None)
 
     entry = catalog.dataset(name)
     sources = [s if s.wheel else replace(s, files=tuple(map(moved, s.files))) for s in entry.sources]
-    monkeypatch.setitem(catalog.CATALOG, name, replace(entry, sources=tuple(sources)))
+    monkeypatch.setitem(CATALOG, name, replace(entry, sources=tuple(sources)))
 
 
 def forget_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = catalog.dataset("ml-100k")
     files = tuple(replace(file, checksum=None) for file in entry.sources[0].files)
     sources = (replace(entry.sources[0], files=files), *entry.sources[1:])
-    monkeypatch.setitem(catalog.CATALOG, "ml-100k", replace(entry, sources=sources))
+    monkeypatch.setitem(CATALOG, "ml-100k", replace(entry, sources=sources))
 
 
 def pip_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

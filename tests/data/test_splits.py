@@ -362,7 +362,7 @@ def test_given_pairs_stand_in_the_first_part_that_has_them(a: Any, b: Any, c: An
     assert parts(made) == (pairs(train), pairs(valid) - pairs(train), pairs(test) - pairs(train) - pairs(valid))
     for name, part, before in (("valid", made.valid, valid), ("test", made.test, test)):
         left_out = len(before) - len(part)
-        told = f"{name}: {left_out} pairs that also stand in an earlier part were left out"
+        told = f"{name}: {left_out} pairs that are also in an earlier part were left out"
         assert (told in part.notes) == (left_out > 0)
     assert made.counts == {"train": len(a), "valid": len(b), "test": len(c)}
 
