@@ -114,7 +114,7 @@ def test_ctrl_c_in_training(run: Run, parts: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(al.FactorEstimator, "step", interrupted)
     ran = run("fit", parts, "--out", tmp_path / "m", *SMALL)
     assert ran.code == 130
-    assert ran.err == "interrupted; what was not finished was not written\n"
+    assert ran.err == "interrupted; unfinished results were not written\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -25,7 +25,7 @@ def test_what_is_found_is_written_for_fit_and_continued(
     assert told.code == 0, told.err
     assert "2 trials: 2 complete" in told.out
     assert "defaults" in told.out
-    assert "it takes 10 complete trials" in told.out
+    assert "it needs 10 complete trials" in told.out
     stem = f"tune-{parts.name}-mf"
     assert {file.name for file in tmp_path.iterdir()} == {f"{stem}.db", f"{stem}.toml"}
     found = json.loads(run("tune", parts, *QUICK, "--trials", 13, "--json").out)
