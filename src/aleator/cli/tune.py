@@ -60,8 +60,7 @@ def tune(
 ) -> None:
     """Search for good options on the validation part. Options given with --set or --config stay fixed.
 
-    The test part is never used, not even with recipe paper. That recipe searches the paper's grid around the paper's
-    options.
+    The test part is never used. With recipe paper, the search goes over the paper's grid around the paper's options.
     """
     study = study or Path(f"tune-{Path(dataset).stem}-{_kind(model, uncertainty, estimator, recipe)}.db")
     out = out or study.with_suffix(".toml")

@@ -48,7 +48,7 @@ def opened(table: Any, *columns: str) -> Any:
 def with_columns(frame: Any, rows: Any, columns: dict[str, Any]) -> Any:
     """Some rows of a frame with more columns, in the kind of frame that was given.
 
-    The order of the columns is user_id and item_id, then the new columns, then the rest. A column of the frame that has
+    The id columns (user_id and item_id) come first, then the new columns, then the rest. A column of the frame that has
     the name of a new one is kept as given_NAME.
 
     Args:
