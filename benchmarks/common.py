@@ -154,7 +154,7 @@ def seconds(job: Callable[[], Any], repeats: int = 1) -> float:
 
 
 def _synchronise() -> None:
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
 
 

@@ -14,6 +14,9 @@ with an earlier Python it runs in an environment of its own after
     pip install 'aleator[bench]' typeguard pydantic 'pandas<3' && pip install --no-deps rectools 'attrs<24'
 """
 
+# mypy: disable-error-code="import-not-found, import-untyped"
+# RecTools and Cornac need not be installed, and have no types where they are.
+
 from __future__ import annotations
 
 from collections.abc import Callable

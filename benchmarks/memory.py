@@ -49,7 +49,7 @@ def work(job: str, folder: str, options: dict[str, Any]) -> dict[str, Any]:
             fitted.save(models[kind])
         else:
             told["seconds"], _ = timed(partial(al.evaluate, al.load_model(models[kind], args.device), split))
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         told["device_mb"] = torch.cuda.max_memory_allocated() / MB
     return told
 

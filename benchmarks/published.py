@@ -86,7 +86,7 @@ class Loop(ABC):
         """One step of Adam on a batch; returns its loss."""
         loss = self.loss(who, self.dense(who))
         self.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
 

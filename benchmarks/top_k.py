@@ -77,7 +77,8 @@ def check(name: str, ours: Lists, brute: Lists, score: ScoreOf, who: Tensor) -> 
     for user in who[(ours[1][who] != brute[1][who]).any(1)]:
         listed = ours[1][user][ours[1][user] >= 0]
         again = score(user[None])[0].cpu()[listed]
-        if len(listed.unique()) < len(listed) or not close(again, brute[0][user][: len(listed)]):
+        distinct = set(listed.tolist())
+        if len(distinct) < len(listed) or not close(again, brute[0][user][: len(listed)]):
             raise SystemExit(f"{name}: the list of user {int(user)} is not that of brute force")
 
 

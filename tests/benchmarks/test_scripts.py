@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import growth  # noqa: E402
 import memory  # noqa: E402
+from epochs import draw  # noqa: E402
 
 KEYS = {"benchmark", "rows", "machine", "versions", "command"}
 WORLD = ("--users", "80", "--items", "60", "--dim", "4", "--repeats", "1")
@@ -104,14 +105,13 @@ def test_growth_fits_exponents_and_draws_them(tmp_path: Path) -> None:
 
 
 def test_every_job_whose_growth_is_measured(tmp_path: Path) -> None:
-    al.MF(dim=4, device="cpu").fit(al.read(growth.draw(40, 30, 200))).save(tmp_path / "mf")
-    options = {"dim": 4, "sampled_items": 16, "epochs": 2, "repeats": 1, "device": "cpu"}
+    al.MF(dim=4, device="cpu").fit(al.read(draw(40, 30, 200))).save(tmp_path / "mf")
     for job in growth.JOBS:
-        assert growth.work(job, str(tmp_path), **options) > 0
+        assert growth.work(job, str(tmp_path), dim=4, sampled_items=16, epochs=2, repeats=1, device="cpu") > 0
 
 
 def test_a_test_part_of_one_unseen_item_each() -> None:
-    split = growth.one_each(al.read(growth.draw(40, 30, 200)))
+    split = growth.one_each(al.read(draw(40, 30, 200)))
     assert split.test.user.tolist() == list(range(40))
     assert split.train.csr.multiply(split.test.csr).nnz == 0
 

@@ -24,6 +24,7 @@ from aleator.data.datasets import CATALOG, File
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError
+from tests.data.helpers import listed
 
 ARCHIVES = Path(os.environ.get("ALEATOR_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
@@ -222,8 +223,8 @@ def test_the_given_folder_comes_before_the_variable_and_that_before_the_cache(
 
 def test_an_archive_comes_before_raw_files(tmp_path: Path) -> None:
     put_lightgcn(tmp_path / "gowalla")
-    columns = {"train_user": [7], "train_item": [8], "test_user": [7], "test_item": [9]}
-    np.savez(tmp_path / "gowalla.npz", **{name: np.array(v, np.int32) for name, v in columns.items()})
+    seven, eight, nine = (np.array([n], np.int32) for n in (7, 8, 9))
+    np.savez(tmp_path / "gowalla.npz", train_user=seven, train_item=eight, test_user=seven, test_item=nine)
     assert pairs(catalog.load_dataset("gowalla", tmp_path), "train") == [(7, 8)]
 
 
@@ -231,8 +232,7 @@ def test_polars_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "polars", None)  # importing it now fails
     put_lightgcn(tmp_path / "gowalla")
     assert len(catalog.load_dataset("gowalla", tmp_path).train) == 4
-    columns = {"train_user": [7], "train_item": [8], "test_user": [7], "test_item": [9]}
-    np.savez(tmp_path / "adressa.npz", **columns)
+    np.savez(tmp_path / "adressa.npz", train_user=[7], train_item=[8], test_user=[7], test_item=[9])
     assert len(catalog.load_dataset("adressa", tmp_path).train) == 1
 
 
@@ -269,9 +269,9 @@ def test_movielens_1m_holds_out_ten_latest_ratings(tmp_path: Path) -> None:
     split = catalog.load_dataset("ml-1m", tmp_path)
     assert pairs(split, "train") == [(1, 110), (1, 111), (2, 100)]
     assert len(split.test) == 20
-    assert split.train.time.tolist() == [990, 989, 500]
-    assert split.train.rating.tolist() == [1, 2, 3]
-    assert split.test.titles.tolist()[:2] == ["Café", "101"]  # an item without a title shows its id
+    assert listed(split.train.time) == [990, 989, 500]
+    assert listed(split.train.rating) == [1, 2, 3]
+    assert listed(split.test.titles)[:2] == ["Café", "101"]  # an item without a title shows its id
 
 
 def test_coat_is_read_from_its_matrices(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_coat_is_read_from_its_matrices(tmp_path: Path) -> None:
     (tmp_path / "coat" / "test.ascii").write_text("3 0 0\n0 0 4\n")
     split = catalog.load_dataset("coat", tmp_path)
     assert pairs(split, "train") == [(0, 1), (0, 2), (1, 0)]
-    assert split.train.rating.tolist() == [5, 1, 2]
+    assert listed(split.train.rating) == [5, 1, 2]
     assert pairs(split, "test") == [(0, 0), (1, 2)]
 
 
@@ -306,15 +306,15 @@ def official_files(folder: Path) -> dict[str, bytes]:
             rows = zip(columns[0] + 1, columns[1] + 1, *columns[2:], strict=True)
             files[f"ml-100k/{name}"] = "".join("\t".join(map(str, row)) + "\n" for row in rows).encode()
     with gzip.open(folder / "ml100k_items.csv.gz", "rt", encoding="utf-8", newline="") as text:
-        rows = [f"{int(row['item']) + 1}|{row['title']}|{row['release']}||" for row in csv.DictReader(text)]
-    files["ml-100k/u.item"] = "\n".join(rows).encode("latin-1")
+        lines = [f"{int(row['item']) + 1}|{row['title']}|{row['release']}||" for row in csv.DictReader(text)]
+    files["ml-100k/u.item"] = "\n".join(lines).encode("latin-1")
     return files
 
 
 def test_movielens_100k_has_its_own_ids_and_titles() -> None:
     split = catalog.load_dataset("ml-100k", archived("ml-100k"), download=False)
     assert np.array_equal(split.train.users.ids, np.arange(1, 944))
-    assert split.train.titles[split.train.items.encode([50])[0]] == "Star Wars (1977)"  # item 50 of u.item
+    assert listed(split.train.titles)[split.train.items.encode([50])[0]] == "Star Wars (1977)"  # item 50 of u.item
     assert (np.bincount(split.test.user) == 10).all()
 
 
@@ -342,7 +342,7 @@ def test_movielens_100k_from_a_wheel_takes_the_first_ten_rows_of_each_user(
     forget_checksums(monkeypatch)
     split = catalog.load_dataset("ml-100k")
     assert pairs(split, "train") == [(1, 1), (1, 2), (2, 1), (2, 2)]
-    assert split.train.titles.tolist()[2:5] == ["Four Rooms (1995)", "4", "unknown"]
+    assert listed(split.train.titles)[2:5] == ["Four Rooms (1995)", "4", "unknown"]
     assert sorted(path.name for path in (away_from_home / "ml-100k").iterdir()) == ["ml-100k.inter", "ml-100k.item"]
     pip_from(tmp_path, monkeypatch)  # no wheel there: the cache must do
     assert_same(catalog.load_dataset("ml-100k"), split)

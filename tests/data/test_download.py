@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,11 @@ class Answer(BaseHTTPRequestHandler):
         if self.path != "/file":
             self.send_error(404)
             return
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and self.server.ranges else 0
+        start = 0
+        if wanted and self.server.ranges:
+            match = re.fullmatch(r"bytes=(\d+)-", wanted)
+            assert match is not None
+            start = int(match[1])
         if start >= len(CONTENT):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(CONTENT)}")
@@ -127,7 +132,7 @@ def test_a_part_that_is_longer_than_the_file_is_thrown_away(publisher: Publisher
 
 
 @pytest.mark.parametrize("expected", [{"checksum": "md5:" + "0" * 32}, {"checksum": "git:abc"}, {"size": 7}])
-def test_a_wrong_file_is_deleted_and_refused(publisher: Publisher, tmp_path: Path, expected: dict[str, str]) -> None:
+def test_a_wrong_file_is_deleted_and_refused(publisher: Publisher, tmp_path: Path, expected: dict[str, Any]) -> None:
     with pytest.raises(AleatorError, match="not the file that was expected"):
         fetch(publisher.url, tmp_path / "file", **expected)
     assert left_in(tmp_path) == []
@@ -204,9 +209,9 @@ def test_progress_is_shown_on_a_terminal_unless_it_is_switched_off(
     pytest.importorskip("rich")
     monkeypatch.setenv("COLUMNS", "200")
 
-    def shown(screen: io.StringIO, **options: bool) -> str:
+    def shown(screen: io.StringIO, progress: bool = True) -> str:
         monkeypatch.setattr(sys, "stderr", screen)
-        fetch(publisher.url, tmp_path / "file", **options)
+        fetch(publisher.url, tmp_path / "file", progress=progress)
         return screen.getvalue()
 
     assert f"{len(CONTENT)}/{len(CONTENT)}" in shown(Terminal())

@@ -26,7 +26,7 @@ from aleator.data.columns import ALIASES
 from aleator.data.formats import read, read_titles, write
 from aleator.data.interactions import Interactions
 from aleator.errors import AleatorError
-from tests.data.pieces import in_pieces_of
+from tests.data.helpers import in_pieces_of
 
 RATED = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
 
@@ -105,8 +105,14 @@ def test_archives_of_bare_columns_and_of_parts(tmp_path: Path) -> None:
     np.savez(tmp_path / "named.npz", user_id=[1, 2], who=[3, 4], movieId=[5, 6])
     assert [row[:2] for row in rows_of(read(tmp_path / "named.npz"))] == [(1, 5), (2, 6)]
     assert [row[:2] for row in rows_of(read(tmp_path / "named.npz", user="who"))] == [(3, 5), (4, 6)]
-    parts = {"train_user": [1, 2], "train_item": [3, 4], "train_time": [7, 8], "test_user": [1], "test_item": [5]}
-    np.savez(tmp_path / "parts.npz", **parts)  # type: ignore[arg-type]
+    parts: dict[str, Any] = {
+        "train_user": [1, 2],
+        "train_item": [3, 4],
+        "train_time": [7, 8],
+        "test_user": [1],
+        "test_item": [5],
+    }
+    np.savez(tmp_path / "parts.npz", **parts)
     data = read(tmp_path / "parts.npz")
     assert [row[:2] for row in rows_of(data)] == [(1, 3), (2, 4), (1, 5)]
     assert data.time is None
@@ -457,8 +463,8 @@ def test_any_text_comes_back_from_every_file(tmp_path_factory: pytest.TempPathFa
 )
 def test_dates_as_text_are_times(texts: list[str], tmp_path: Path) -> None:
     text = "user,item,datetime\n" + "".join(f"1,{n},{t}\n" for n, t in enumerate(texts))
-    columns = {"user": [1, 1], "item": [1, 2], "datetime": texts}
-    np.savez(tmp_path / "a.npz", **columns)  # type: ignore[arg-type]
+    columns: dict[str, Any] = {"user": [1, 1], "item": [1, 2], "datetime": texts}
+    np.savez(tmp_path / "a.npz", **columns)
     sources = [file(tmp_path, "a.csv", text), tmp_path / "a.npz", columns, pd.DataFrame(columns), pl.DataFrame(columns)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -471,16 +477,17 @@ def test_dates_as_text_are_times(texts: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "dict of pandas", "objects"])
 def test_dates_in_frames_are_times(kind: str, zone: str | None) -> None:
-    moments = pd.Series(pd.to_datetime(["2020-01-02", "2020-01-01"])).dt.tz_localize("UTC")
+    moments: Any = pd.Series(pd.to_datetime(["2020-01-02", "2020-01-01"])).dt.tz_localize("UTC")
     moments = moments.dt.tz_convert(zone) if zone else moments.dt.tz_localize(None)
     frame = pd.DataFrame({"user": [1, 1], "item": [1, 2], "timestamp": moments})
-    source: Any = {
+    sources: dict[str, Callable[[], Any]] = {
         "pandas": lambda: frame,
         "polars": lambda: pl.from_pandas(frame),
         "pyarrow": lambda: pa.Table.from_pandas(frame),
         "dict of pandas": lambda: dict(frame.items()),
         "objects": lambda: {**frame, "timestamp": [t.to_pydatetime() for t in moments]},
-    }[kind]()
+    }
+    source = sources[kind]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         data = read(source)

@@ -27,7 +27,8 @@ COLUMNS: dict[str, Any] = {
 
 
 def rows_of(frame: Any) -> list[dict[str, Any]]:
-    return nw.from_native(frame, eager_only=True).rows(named=True)
+    rows: list[dict[str, Any]] = nw.from_native(frame, eager_only=True).rows(named=True)
+    return rows
 
 
 # to_frame

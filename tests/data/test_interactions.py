@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aleator.data.interactions import Interactions
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError
-from tests.data.pieces import in_pieces_of
+from tests.data.helpers import in_pieces_of, listed
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40)
 
@@ -127,7 +127,7 @@ def test_pairs_merged_in_pieces_are_those_merged_at_once(
 ) -> None:
     user, item, time, weight = map(np.array, zip(*rows, strict=True))
     users, items = Vocabulary(np.arange(4)), Vocabulary(np.arange(4))
-    columns = {"time": time if timed else None, "weight": weight.astype(np.float32)}
+    columns: dict[str, Any] = {"time": time if timed else None, "weight": weight.astype(np.float32)}
     plain = Interactions(user.astype(np.int32), item.astype(np.int32), users, items, **columns)
     with in_pieces_of(size):
         data = Interactions.of(user, item, users=users, items=items, duplicates=duplicates, **columns)
@@ -226,7 +226,7 @@ def test_cleaning_takes_all_columns_along() -> None:
     data = of_pairs([(9, 1), (7, 2), (7, 1)], time=[1, 2, 3], weight=[4, 5, 6], rating=[1, 2, 3])
     cleaned = data.with_titles({1: "one", 2: "two"}).clean(min_rating=3)
     assert pairs_of(cleaned) == [(7, 1)]
-    assert [cleaned.time.tolist(), cleaned.weight.tolist(), cleaned.rating.tolist()] == [[3], [6], [3]]  # type: ignore[union-attr]
+    assert [listed(cleaned.time), listed(cleaned.weight), listed(cleaned.rating)] == [[3], [6], [3]]
     assert cleaned.titles is not None
     assert cleaned.titles.tolist() == ["one"]
 
@@ -252,7 +252,7 @@ def test_titles_are_found_by_id_or_by_its_text_and_else_show_the_id() -> None:
     assert data.titles is not None
     assert data.titles.tolist() == ["one", "two", "3"]
     assert data.notes == ("titles: 1 of 3 items have none and show their id",)
-    assert of_pairs([(1, "007")]).with_titles({7: "no", "007": "yes"}).titles.tolist() == ["yes"]  # type: ignore[union-attr]
+    assert listed(of_pairs([(1, "007")]).with_titles({7: "no", "007": "yes"}).titles) == ["yes"]
 
 
 def test_together_a_part_without_weights_weighs_one() -> None:
@@ -267,5 +267,5 @@ def test_together_a_part_without_weights_weighs_one() -> None:
 
 def test_the_order_in_time_is_the_time_or_the_order_of_the_rows() -> None:
     assert of_pairs([(1, 1), (1, 2)]).in_time() is None
-    assert of_pairs([(1, 1), (1, 2)], in_time_order=True).in_time().tolist() == [0, 1]  # type: ignore[union-attr]
-    assert of_pairs([(1, 1), (1, 2)], time=[5, 4], in_time_order=True).in_time().tolist() == [5, 4]  # type: ignore[union-attr]
+    assert listed(of_pairs([(1, 1), (1, 2)], in_time_order=True).in_time()) == [0, 1]
+    assert listed(of_pairs([(1, 1), (1, 2)], time=[5, 4], in_time_order=True).in_time()) == [5, 4]

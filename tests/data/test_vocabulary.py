@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aleator.data.interactions import Interactions
 from aleator.data.vocabulary import Vocabulary, check_ids
 from aleator.errors import AleatorError
-from tests.data.pieces import in_pieces_of
+from tests.data.helpers import in_pieces_of
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
