@@ -2,8 +2,8 @@
 
     python benchmarks/epochs.py [--users 52643] [--items 91599] [--pairs 2380730] [--steps N] [--json FILE]
 
-MF by Adam      `MF(solver="adam")`, against the transcribed loop in `published.py`
-estimator       `FactorEstimator()` on MF by ALS, against the transcribed loop on the same factors
+MF by Adam      `MF(solver="adam")`, against the released program's loop in `published.py`
+estimator       `FactorEstimator()` on MF by ALS, against the released program's loop on the same factors
 ALS iteration   `MF()`, our default solver, which the released program does not have
 
 "ours" is the median of the epochs after the first. "cold" is the first epoch, with compilation and the start of the

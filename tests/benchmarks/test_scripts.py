@@ -1,4 +1,4 @@
-"""Each benchmark at a tiny size: it ends well, prints its table and writes its line. Nothing is timed here."""
+"""Each benchmark at a tiny size runs to its end, prints its table and writes its line. No speed is checked."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ WORLD = ("--users", "80", "--items", "60", "--dim", "4", "--repeats", "1")
 
 
 def run(script: str, *options: object, folder: Path, device: bool = True) -> dict[str, Any]:
-    """The line that a benchmark wrote, after a look at what it printed."""
+    """Run a benchmark and check what it printed. Returns the line that it wrote."""
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT / "src"),
-        "NUMBA_DISABLE_JIT": "1",  # interpreted, ranx takes a second on this little; compiled, most of a minute
+        "NUMBA_DISABLE_JIT": "1",  # on so few data, ranx takes a second interpreted and most of a minute compiled
     }
     words = [*(("--device", "cpu") if device else ()), "--json", "out.jsonl", *map(str, options)]
     ran = subprocess.run(
@@ -90,7 +90,7 @@ def test_fit_stands_beside_implicit(tmp_path: Path) -> None:
 def test_memory_is_that_of_fresh_processes(tmp_path: Path) -> None:
     told = run("memory", *WORLD, "--jobs", "fit-mf", folder=tmp_path)
     assert [row["job"] for row in told["rows"]] == ["load", "fit-mf"]
-    assert all(row["ours"] > 50 for row in told["rows"])  # megabytes: torch alone takes more
+    assert all(row["ours"] > 50 for row in told["rows"])  # megabytes; torch alone takes more
 
 
 def test_every_job_whose_memory_is_measured(tmp_path: Path) -> None:

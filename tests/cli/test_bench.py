@@ -1,4 +1,4 @@
-"""aleator bench: lists the benchmarks, and runs one as it would run by itself."""
+"""aleator bench lists the benchmarks, or runs one with its arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The command lines that would have been run; each ends with 7."""
+    """The command lines that bench wanted to run. Each gets the exit code 7."""
     made: list[list[str]] = []
 
     def call(command: list[str], **_: Any) -> int:

@@ -1,4 +1,4 @@
-"""Reading and writing: every format gives the same interactions, ids stay what they were, nothing goes unsaid."""
+"""Reading and writing: every format gives the same interactions, ids do not change, and notes say what was done."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DAYS = [1_577_923_200_000_000, 1_577_836_800_000_000]  # 2 and 1 January 2020, i
 
 
 def rows_of(data: Interactions) -> list[tuple[Any, ...]]:
-    """(user, item, rating, weight, time) of each row, None where there is none."""
+    """(user, item, rating, weight, time) of each row, with None for a column that is missing."""
     values = [data.users.decode(data.user), data.items.decode(data.item), data.rating, data.weight, data.time]
     return list(zip(*([None] * len(data) if v is None else v.tolist() for v in values), strict=True))
 
@@ -141,7 +141,7 @@ ID_KINDS = ("close integers", "far integers", "floats", "texts")
 
 @st.composite
 def frames(draw: st.DrawFn) -> pl.DataFrame:
-    """Small tables with repeated pairs; one column in ten has missing values."""
+    """Small tables with repeated pairs. One column in ten has missing values."""
     kinds = {side: draw(st.sampled_from(ID_KINDS)) for side in ("user", "item")}
     if draw(st.booleans()):
         kinds["time"] = draw(st.sampled_from(list(KINDS)))
@@ -157,7 +157,7 @@ def frames(draw: st.DrawFn) -> pl.DataFrame:
 
 
 def outcome(source: Any, options: dict[str, Any]) -> list[Any]:
-    """All that was read, or the refusal without the name of the source."""
+    """Everything that was read, or the error message without the name of the source."""
     try:
         data = read(source, **options)
     except AleatorError as error:
@@ -192,7 +192,7 @@ def test_a_parquet_file_read_in_pieces_is_the_frame_that_was_written(
     expected = outcome(frame, options)
     with in_pieces_of(rows):
         found = outcome(path, options)
-    if len(expected) == 1:  # refused; of two faults in one file either may be told
+    if len(expected) == 1:  # refused; of two faults in one file, either may be in the message
         assert len(found) == 1
     else:
         assert found == expected
@@ -221,7 +221,7 @@ def two_rows_a_piece() -> Iterator[None]:
         ({"weight": [1, 2, 3, 4, 5, 0]}, "a weight is not positive"),
     ],
 )
-def test_what_is_wrong_in_a_later_piece_is_told_of_the_whole_column(
+def test_a_fault_in_a_later_piece_is_reported_for_the_whole_column(
     column: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     pl.DataFrame({"user": range(6), "item": range(6)} | column).write_parquet(tmp_path / "a.parquet")
@@ -238,9 +238,7 @@ def test_what_is_wrong_in_a_later_piece_is_told_of_the_whole_column(
         (["2020", "2020", "2021"], [2020, 2020, 2021]),
     ],
 )
-def test_texts_are_all_numbers_or_all_dates_in_whatever_piece_they_stand(
-    texts: list[str], times: list[float], tmp_path: Path
-) -> None:
+def test_texts_are_all_numbers_or_all_dates_across_pieces(texts: list[str], times: list[float], tmp_path: Path) -> None:
     pl.DataFrame({"user": [1, 2, 3], "item": [1, 2, 3], "time": texts}).write_parquet(tmp_path / "a.parquet")
     data = read(tmp_path / "a.parquet")
     assert data.time is not None
@@ -329,7 +327,7 @@ def test_the_usual_names_asked_for_are_among_the_aliases() -> None:
     assert {name.lower() for name in asked.split()} <= known
 
 
-def test_named_columns_win_and_what_is_left_is_told() -> None:
+def test_named_columns_win_and_a_note_lists_the_others() -> None:
     columns = {"user": [1], "who": [2], "item": [3], "what": [4], "rating": [5], "note": ["x"]}
     data = read(columns, user="who", item="what", weight="rating")
     assert rows_of(data) == [(2, 4, None, 5, None)]
@@ -340,7 +338,7 @@ def test_a_column_that_is_taken_leaves_its_role_to_the_next_name() -> None:
     assert rows_of(read({"item_id": [1], "asin": ["x"]}, user="item_id"))[0][:2] == (1, "x")
 
 
-def test_ratings_that_decide_nothing_are_told() -> None:
+def test_a_note_says_when_ratings_are_not_used() -> None:
     columns = {"user": [1, 1], "item": [2, 3], "rating": [3, 5]}
     assert read(columns).notes == (RATED,)
     kept = read(columns, min_rating=4)
@@ -348,7 +346,7 @@ def test_ratings_that_decide_nothing_are_told() -> None:
     assert rows_of(kept) == [(1, 3, 5, None, None)]
 
 
-def test_cleaning_is_told_in_order_with_counts(tmp_path: Path) -> None:
+def test_notes_on_cleaning_are_in_order_with_counts(tmp_path: Path) -> None:
     rows = ["a,1,5", "a,1,4", "a,2,5", "b,1,5", "b,2,5", "c,1,5", "c,3,1"]
     path = file(tmp_path, "a.csv", "user,item,rating,who\n" + "\n".join(f"{row},x" for row in rows) + "\n")
     data = read(path, min_rating=2, k_core=2)
@@ -554,7 +552,7 @@ def test_bad_titles_are_refused(name: str, content: str, says: str, tmp_path: Pa
         read({"user": [1], "item": [1]}, titles=file(tmp_path, name, content))
 
 
-def test_titles_that_are_nowhere_are_refused(tmp_path: Path) -> None:
+def test_a_missing_file_of_titles_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match="there is no file"):
         read({"user": [1], "item": [1]}, titles=tmp_path / "no.csv")
     with pytest.raises(AleatorError, match="is a folder"):
@@ -682,7 +680,7 @@ BAD_FILES: list[tuple[str, str | bytes, str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "says"), BAD_FILES)
-def test_a_bad_file_gets_one_clear_sentence(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
+def test_a_bad_file_gets_a_message_of_one_line(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=says) as caught:
         read(file(tmp_path, name, content))
     message = str(caught.value)
@@ -788,7 +786,7 @@ BAD_SOURCES: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "says"), BAD_SOURCES)
-def test_a_bad_frame_or_matrix_gets_one_clear_sentence(make: Callable[[], Any], says: str) -> None:
+def test_a_bad_frame_or_matrix_gets_a_message_of_one_line(make: Callable[[], Any], says: str) -> None:
     with pytest.raises(AleatorError, match=says) as caught:
         read(make())
     assert "\n" not in str(caught.value)
@@ -812,7 +810,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], says: s
         read({"user": [1, 2], "item": [1, 2]}, **options)
 
 
-def test_columns_of_what_has_none_cannot_be_named(tmp_path: Path) -> None:
+def test_columns_cannot_be_named_where_there_are_none(tmp_path: Path) -> None:
     for source in (sp.eye(2).tocsr(), file(tmp_path, "train.txt", "0 1\n")):
         with pytest.raises(AleatorError, match=r"has no columns to name; leave out weight="):
             read(source, weight="w")

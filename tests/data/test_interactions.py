@@ -1,4 +1,4 @@
-"""Interactions: ids come back as they were given, each pair stands once, cleaning says what it did."""
+"""Interactions: each pair occurs once, and notes say what cleaning did."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ ROWS = st.lists(
 
 
 def merged_at_once(data: Interactions, summed: bool) -> list[tuple[Any, ...]]:
-    """(user, item, time, weight) of each pair by one sort of all rows, which is what merging must come to."""
+    """(user, item, time, weight) of each pair, by one sort of all rows. Merging must give the same."""
     key = data.user.astype(np.int64) * data.n_items + data.item
     order = np.argsort(key, kind="stable") if data.time is None else np.lexsort((data.time, key))
     first = np.r_[True, np.diff(key[order]) > 0]
@@ -143,7 +143,7 @@ def test_cleaning_in_pieces_leaves_the_same(rows: list[tuple[int, int, int, floa
 
     def cleaned() -> list[Any]:
         try:
-            left = replace(data).clean(min_rating=least, k_core=least)  # a copy: nothing remembered
+            left = replace(data).clean(min_rating=least, k_core=least)  # a copy, without cached results
         except AleatorError as error:
             return [str(error)]
         return [pairs_of(left), left.notes, left.users.ids.tolist(), left.popularity.tolist()]

@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of a train, a valid and a test part, and of a file that is none of them."""
+    """A folder with train, valid and test files, and with another file."""
     parts = tmp_path / "mine"
     parts.mkdir()
     (parts / "train.csv").write_text("user,item,rating\n1,10,5\n1,20,2\n2,10,4\n")

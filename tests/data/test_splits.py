@@ -1,4 +1,4 @@
-"""Splits: disjoint parts that hold all pairs, in time order where that is asked, the same for any order of the rows."""
+"""Splits: the parts are disjoint and hold all pairs, and they do not depend on the order of the rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parts(split: Split) -> tuple[Pairs, Pairs, Pairs]:
 
 
 def split_or_none(data: Interactions, **options: Any) -> Split | None:
-    """The split, or None where the data are too few for one."""
+    """The split, or None if there are too few data for one."""
     try:
         return data.split(**options)
     except AleatorError as error:
@@ -53,14 +53,14 @@ def split_or_none(data: Interactions, **options: Any) -> Split | None:
 
 
 def world(n_users: int = 60, n_items: int = 40, seed: int = 0, **rest: Any) -> Interactions:
-    """Users with 2 to 30 items each, times all different."""
+    """Users with 2 to 30 items each. All times differ."""
     rng = np.random.default_rng(seed)
     rows = [(u, i) for u in range(n_users) for i in rng.choice(n_items, rng.integers(2, 31), replace=False)]
     time = rng.permutation(len(rows))
     return Interactions.of([u for u, _ in rows], [i for _, i in rows], time=time, **rest)
 
 
-# What holds for every split
+# Properties of every split
 
 
 @pytest.mark.parametrize("by", BYS)
@@ -277,13 +277,13 @@ def test_at_random_is_carved_where_no_order_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "taken"),  # half of an item's pairs at most, and else the least level that holds the share of 2484
+    ("share", "taken"),  # the lowest level that gives the share of 2484 pairs, at most half of an item's
     [(0.1, [2, 30, *[31] * 7]), (0.2, [2, 30, 60, *[68] * 6])],
 )
 def test_balanced_takes_as_many_of_every_item(share: float, taken: list[int]) -> None:
     rng = np.random.default_rng(0)
     rows = [(u, i) for i, size in enumerate([4, 60, 120, 300]) for u in rng.choice(400, size, replace=False)]
-    rows += [(u, i) for u in range(400) for i in range(4, 9)]  # so that no user is left without a training pair
+    rows += [(u, i) for u in range(400) for i in range(4, 9)]  # so that every user keeps a training pair
     data = Interactions.of([u for u, _ in rows], [i for _, i in rows])
     carved = bare(data, valid_by="balanced").carve(share)
     assert carved.valid.popularity.tolist() == taken
@@ -400,7 +400,7 @@ def test_floats_and_integers_are_different_types() -> None:
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "inter", "parquet", "npz"])
 def test_a_split_that_was_written_is_the_same_when_read(ending: str, tmp_path: Path) -> None:
-    items = ["1", "2", "3", "x", "10", "11"]  # texts, though a part may have digits alone
+    items = ["1", "2", "3", "x", "10", "11"]  # texts, although one part may have only digits
     data = Interactions.of([1] * 6, items, time=range(6))
     for test_rows in ([0, 1], [0, 3], [4, 5]):
         held = np.isin(np.arange(6), test_rows)

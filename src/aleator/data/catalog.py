@@ -2,9 +2,9 @@
 
 No data is part of Aleator. The terms of the datasets differ, and most forbid passing the files on. A dataset is looked
 for in the folder that is given, then in $ALEATOR_DATA, then in the cache ($XDG_CACHE_HOME/aleator or ~/.cache/aleator).
-In each place, an archive is tried first (`yelp2018.npz` with the arrays train_user, train_item, test_user ...), then the
-publisher's files in a folder named after the dataset (`yelp2018/train.txt`). A dataset that is in none of these places
-is downloaded into the cache. Every source gives the same split.
+In each place, an archive is tried first: `yelp2018.npz` with the arrays train_user, train_item, test_user and so on.
+Then the publisher's files are tried, in a folder named after the dataset (`yelp2018/train.txt`). A dataset that is in
+none of these places is downloaded into the cache. Every source gives the same split.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def repeated_rows(
         shape: Number of users and number of items.
 
     Returns:
-        Row numbers [r], the rows of a pair in order of time (in file order without times or with equal times), and a
-        mask [r] of the rows that are the first of their pair.
+        Row numbers [r], and a mask [r] of the rows that are the first of their pair. The rows of a pair are in order of
+        time. Without times, or with equal times, they are in file order.
     """
     numbers = _row_numbers(user, item, shape)
     same_as_before = np.r_[False, numbers.indices[1:] == numbers.indices[:-1]]

@@ -60,8 +60,8 @@ class Split:
     def of(cls, train: Interactions, test: Interactions, valid: Interactions | None = None, **about: Any) -> Split:
         """Make a split from parts that were read separately.
 
-        Their ids are put into one vocabulary. A test or validation pair that is also in an earlier part (train, then
-        validation) is left out, and the notes of the part say how many were.
+        Their ids are put into one vocabulary. A validation pair that is also in train is left out. So is a test pair
+        that is also in train or validation. The notes of the part say how many were left out.
 
         Args:
             train: Training pairs.
