@@ -1,4 +1,4 @@
-"""What the benchmarks share: data, the timer, peak memory, peers, and one table with ratios."""
+"""What the benchmarks share: data, the timer, peak memory, other libraries, and one table with ratios."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from aleator.training.stop import Stop
 
 MB = 1 << 20
 PEERS = ("implicit", "rectools", "cornac", "ranx")
-# The largest resident set that a process ever had counts what its parent held when it started it, so that a process of
-# ours is started by an interpreter that holds nothing.
+# The peak memory of a process includes the memory that its parent held when it started the process. So each job is
+# started by this small interpreter, which holds almost nothing.
 _START = """
 import json, resource, subprocess, sys
 ran = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, text=True)
@@ -44,7 +44,7 @@ print(json.dumps([ran.returncode, peak, ran.stdout]))
 
 @dataclass
 class Row:
-    """One line of the table: ours against a reference that was measured in the same run."""
+    """One line of the table: our figure and a reference that was measured in the same run."""
 
     job: str
     ours: float
@@ -55,12 +55,12 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours / reference: below 1 is better for seconds and bytes."""
+        """Ours / reference. For seconds and bytes, a ratio below 1 is better."""
         return self.ours / self.reference if self.reference else None
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text, a column for each key that a row has more of."""
+    """The rows as text. Each key in the `more` of any row is a further column."""
     extra = list(dict.fromkeys(name for row in rows for name in row.more))
     lines = [["job", "unit", "ours", "reference", "ratio", "against", *extra]]
     for row in rows:
@@ -75,7 +75,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _short(value: Any) -> str:
-    """Three figures, never an exponent.
+    """A number with three significant digits and without an exponent.
 
     >>> _short(12345.6), _short(0.01234), _short(None)
     ('12,346', '0.0123', '')
@@ -88,7 +88,7 @@ def _short(value: Any) -> str:
 
 
 def show(benchmark: str, rows: Sequence[Row], json_file: Path | None = None, **rest: Any) -> None:
-    """Print the table with the machine and the versions, and append it to `json_file` as one line."""
+    """Print the table with the machine and the versions. Append all of it to `json_file` as one line of JSON."""
     told = {
         "benchmark": benchmark,
         "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
@@ -108,22 +108,24 @@ def show(benchmark: str, rows: Sequence[Row], json_file: Path | None = None, **r
 
 
 def arguments(doc: str | None, *, users: int = 5000, items: int = 3000, repeats: int = 1) -> argparse.ArgumentParser:
-    """The options that every benchmark on a dataset has, with the default size of the simulated world."""
+    """The options that all benchmarks on a dataset have. The sizes are the defaults of the simulated world."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="simulated", help="simulated, a catalogue name, or a folder of parts")
     parser.add_argument("--data-root", type=Path, help="folder with dataset archives (or set ALEATOR_DATA)")
-    parser.add_argument("--users", type=int, default=users, help="of the simulated world")
-    parser.add_argument("--items", type=int, default=items, help="of the simulated world")
-    parser.add_argument("--per-user", type=float, default=200, help="showings a user in the simulated world")
+    parser.add_argument("--users", type=int, default=users, help="in the simulated world")
+    parser.add_argument("--items", type=int, default=items, help="in the simulated world")
+    parser.add_argument(
+        "--per-user", type=float, default=200, help="mean number of showings of a user in the simulated world"
+    )
     parser.add_argument("--dim", type=int, default=128, help="dimensions of MF")
-    parser.add_argument("--repeats", type=int, default=repeats, help="the fastest of so many runs counts")
+    parser.add_argument("--repeats", type=int, default=repeats, help="number of runs; the fastest counts")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--json", type=Path, help="append the figures to this file as one line")
+    parser.add_argument("--json", type=Path, help="append the figures to this file as one line of JSON")
     return parser
 
 
 def open_data(args: argparse.Namespace) -> al.Split:
-    """The simulated world or the dataset that `arguments` asked for."""
+    """The simulated world or the dataset that the options ask for."""
     if args.dataset == "simulated":
         world = al.simulate(n_users=args.users, n_items=args.items, per_user=args.per_user, seed=0)
         return world.interactions.split(valid=0.0, test=0.2, seed=0)
@@ -131,14 +133,14 @@ def open_data(args: argparse.Namespace) -> al.Split:
 
 
 def describe(split: al.Split, name: str) -> dict[str, Any]:
-    """What was measured on, for `show`."""
+    """Name and size of the data that was measured on, for `show`."""
     data = split.everything
     sizes = {"users": data.n_users, "items": data.n_items, "pairs": len(data), "test_pairs": len(split.test)}
     return {"name": name, **sizes}
 
 
 def timed(job: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Seconds of the fastest run, what is queued on a GPU included, and the last result."""
+    """Seconds of the fastest run, and the result of the last one. Work that is queued on a GPU is waited for."""
     fastest, result = float("inf"), None
     for _ in range(repeats):
         _synchronise()
@@ -155,19 +157,22 @@ def seconds(job: Callable[[], Any], repeats: int = 1) -> float:
 
 
 def _synchronise() -> None:
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
 
 
 class Peak(NamedTuple):
-    """What came of a fresh process."""
+    """Peak memory and result of a fresh process."""
 
-    megabytes: float  # the largest resident set it ever had
-    result: Any  # of the function; of a command line its standard output
+    megabytes: float  # the largest resident set of the process
+    result: Any  # what the function returned, or the standard output of the command
 
 
 def peak_memory(job: Callable[..., Any] | Sequence[str], /, **options: Any) -> Peak:
-    """Run a command line, or a top-level function of a script with JSON options and result, in a fresh process."""
+    """Run a command or a function in a fresh process and measure its peak memory.
+
+    A function must be at the top level of a script. Its options and its result go through JSON.
+    """
     if callable(job):
         script = inspect.getsourcefile(job)
         command = [sys.executable, __file__, str(script), job.__name__, json.dumps(options)]
@@ -184,7 +189,7 @@ def peak_memory(job: Callable[..., Any] | Sequence[str], /, **options: Any) -> P
 
 @cache
 def peer(name: str) -> ModuleType | None:
-    """Another library, or None and a note, once, where it is not installed."""
+    """Another library, or None if it is not installed. A note says so once."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -195,7 +200,7 @@ def peer(name: str) -> ModuleType | None:
 
 
 def assemble(model: al.MF, estimator: al.FactorEstimator, epochs: int = 0) -> al.AUR:
-    """An AUR on a fitted model, its estimator trained for so many epochs and lam 0.5."""
+    """An AUR on a fitted model with lam 0.5. Its estimator is trained for `epochs` epochs."""
     made = al.AUR(model, estimator=estimator, lam=0.5, device=model.device)
     made.data = model.fitted
     if epochs:
@@ -205,7 +210,7 @@ def assemble(model: al.MF, estimator: al.FactorEstimator, epochs: int = 0) -> al
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """For implicit, which has threads of its own and crawls where BLAS has some too."""
+    """Limit BLAS to one thread. implicit has its own threads and is very slow if BLAS has threads too."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, "blas"):
@@ -213,7 +218,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def top_for_all(model: Recommender, k: int) -> tuple[Tensor, Tensor]:
-    """Scores and dense ids of the k best unseen items of every user, [n_users, k] each, in main memory."""
+    """Scores and dense ids of the k best unseen items of each user, [n_users, k] each, on the CPU."""
     n_users, n_items = model.fitted.n_users, model.fitted.n_items
     size, chunk = blocks(n_users, n_items, model.torch_device)
     found = []
@@ -229,9 +234,14 @@ def top_for_all(model: Recommender, k: int) -> tuple[Tensor, Tensor]:
 def brute_force(
     score: Callable[[Tensor], Tensor], seen: sp.csr_matrix, who: Tensor, k: int, block: int = 512
 ) -> tuple[Tensor, Tensor]:
-    """The same for the users `who` as one would write it first: a block of all scores, the seen ones hidden, topk.
+    """The same as `top_for_all`, in the simplest way: score all items, mask the seen ones, call topk.
 
-    `score` gives a new tensor [B, n_items]. Where candidates run out the item is -1.
+    Args:
+        score: Gives the scores of a block of users as a new tensor [B, n_items].
+        seen: Interactions, [n_users, n_items].
+        who: Dense ids of the users to rank for.
+        k: Number of items. If a user has fewer candidates, the item is -1.
+        block: Number of users in a block.
     """
     found = []
     with torch.no_grad():
@@ -246,7 +256,7 @@ def brute_force(
 
 
 def _call(script: str, function: str, options: str) -> None:
-    """The other side of `peak_memory`."""
+    """Run a function of a script for `peak_memory`, in the fresh process."""
     sys.path.insert(0, str(Path(script).resolve().parent))
     print(json.dumps(getattr(importlib.import_module(Path(script).stem), function)(**json.loads(options))))
 

@@ -1,17 +1,17 @@
-"""Seconds of an epoch at Amazon-Book's size: ours against the released program's loops, in the same run on the same data.
+"""Seconds of an epoch at Amazon-Book's size, ours and the released program's loops, in the same run on the same data.
 
     python benchmarks/epochs.py [--users 52643] [--items 91599] [--pairs 2380730] [--steps N] [--json FILE]
 
-MF by Adam      `MF(solver="adam")`, against the transcribed loop in `published.py`
-estimator       `FactorEstimator()` on MF by ALS, against the transcribed loop on the same factors
+MF by Adam      `MF(solver="adam")`, against the released program's loop in `published.py`
+estimator       `FactorEstimator()` on MF by ALS, against the released program's loop on the same factors
 ALS iteration   `MF()`, our default solver, which the released program does not have
 
-"ours" is the median of the epochs after the first; "cold" is the first one, with compilation and the device's start; of
-ALS "ours" is the whole fit divided by its iterations, and "cold" a fit of one iteration. An epoch is one pass over all
-users, in batches of 32 there and in larger ones here; how soon a quality is reached is `time_to_quality.py`'s matter.
-"items" are those that a batch of ours is scored against: all, or a sample where the catalogue is large for the device;
-the released program takes all. The interactions are drawn at random with popular items and active users; no quality is
-measured on them.
+"ours" is the median of the epochs after the first. "cold" is the first epoch, with compilation and the start of the
+device. For ALS, "ours" is the whole fit divided by its iterations, and "cold" is a fit of one iteration. An epoch is one
+pass over all users. The released program takes batches of 32 users, ours are larger. `time_to_quality.py` measures how
+soon a quality is reached. "items" is how many items each batch of ours is scored against: all, or a sample if there are
+many for the device. The released program takes all. The interactions are random, with popular items and active users. No
+quality is measured on them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ AGAINST = "the released program's loop"
 
 
 def draw(n_users: int, n_items: int, n_pairs: int, seed: int = 0) -> sp.csr_matrix:
-    """[n_users, n_items] ones: popularity like (rank + 50)^-0.7, activity log-normal, none without a pair."""
+    """A random matrix of ones, [n_users, n_items]. Every user and item has a pair.
+
+    The popularity of items follows (rank + 50)^-0.7. The activity of users is log-normal.
+    """
     rng = np.random.default_rng(seed)
     fame = rng.permutation((np.arange(n_items) + 50.0) ** -0.7)
     activity = rng.lognormal(sigma=0.9, size=n_users)
@@ -54,21 +57,21 @@ def draw(n_users: int, n_items: int, n_pairs: int, seed: int = 0) -> sp.csr_matr
 
 
 def epochs(log: Log | None) -> tuple[float, float]:
-    """Seconds of an epoch: the median after the first, and the first."""
+    """Seconds of an epoch: the median of those after the first, and the first one."""
     assert log is not None
     cold, *warm = log.seconds
     return median(warm), cold
 
 
 def free() -> None:
-    """Give back what was deleted, so that the next job finds the device as the first one did."""
+    """Free the memory of deleted tensors, so that the next job finds the device as the first one did."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def by_adam(data: al.Interactions, args: argparse.Namespace, common: dict[str, Any]) -> Row:
-    """MF by Adam, ours and theirs."""
+    """An epoch of MF by Adam, ours and that of the released program."""
     model = al.MF(solver="adam", **common)
     model.fit_pairs(data, epochs=args.epochs)
     ours, cold = epochs(model.log)
@@ -79,7 +82,7 @@ def by_adam(data: al.Interactions, args: argparse.Namespace, common: dict[str, A
 
 
 def by_als(data: al.Interactions, common: dict[str, Any]) -> tuple[al.MF, Row]:
-    """MF by ALS, and what an iteration of it took."""
+    """An MF fitted by ALS, and the seconds of one iteration."""
     cold = seconds(lambda: al.MF(iterations=1, **common).fit_pairs(data))
     model = al.MF(**common)
     ours = seconds(lambda: model.fit_pairs(data)) / model.iterations
@@ -87,7 +90,7 @@ def by_als(data: al.Interactions, common: dict[str, Any]) -> tuple[al.MF, Row]:
 
 
 def on_top(model: al.MF, data: al.Interactions, args: argparse.Namespace, common: dict[str, Any]) -> Row:
-    """The estimator on the factors of `model`, ours and theirs."""
+    """An epoch of the estimator on the factors of `model`, ours and that of the released program."""
     device = resolve_device(args.device)
     estimator = al.FactorEstimator(**common)
     estimator.learn(Histories(data.csr, device), model, al.AUR(model).objective, Stop(epochs=args.epochs))
@@ -105,14 +108,14 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=52_643)
     parser.add_argument("--items", type=int, default=91_599)
     parser.add_argument("--pairs", type=int, default=2_380_730)
-    parser.add_argument("--epochs", type=int, default=6, help="epochs of ours, the first of which is cold")
-    parser.add_argument("--steps", type=int, help="steps of the released program's loops; a whole epoch if not given")
+    parser.add_argument("--epochs", type=int, default=6, help="epochs of ours; the first is cold")
+    parser.add_argument("--steps", type=int, help="steps of the released program's loops; a whole epoch by default")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="append the figures to this file as one line")
+    parser.add_argument("--json", type=Path, help="append the figures to this file as one line of JSON")
     args = parser.parse_args()
     if not max(args.users, args.items) <= args.pairs <= args.users * args.items // 2:
-        parser.error("give a pair for each user and item at least, and for half of the matrix at most")
+        parser.error("give at least one pair for each user and item, and at most half of all pairs")
     if args.epochs < 2 or (args.steps is not None and args.steps < 1):
         parser.error("give at least 2 epochs and 1 step")
 

@@ -1,18 +1,21 @@
-"""Evaluation of given lists, and the whole from factors to figures, against RecTools, Cornac, ranx and plain loops.
+"""Seconds of an evaluation, of given lists and from factors to figures, against RecTools, Cornac, ranx and plain loops.
 
     python benchmarks/evaluation.py [--dataset yelp2018 --data-root FOLDER] [--users 5000 --items 3000] [--json FILE]
 
-lists   Recall@20 and NDCG@20 of the same lists of 20, which each library gets in the form that it wants; the reference
-        that is always there is a loop over users in numpy
-whole   from the factors of one fitted MF to the figures: our three protocols with six metrics each, against Recall and
-        NDCG under one protocol by others; the reference that is always there is a loop over blocks in torch
+lists   Recall@20 and NDCG@20 of the same lists of 20 items. Each library gets them in the form that it needs. A loop over
+        users in numpy is always measured as a reference.
+whole   From the factors of one fitted MF to the figures. Ours are three protocols with six metrics each. The others
+        compute Recall and NDCG under one protocol. A loop over blocks in torch is always measured as a reference.
 
-The figures of all must agree, or the benchmark fails. RecTools' NDCG is asked for with divide_by_achievable, since its
-default divides by k ideal hits. A job that takes less than `AGAIN` seconds is timed on the second call; "first" is the
-first one, where ranx compiles. Peers: pip install 'aleator[bench]'. RecTools allows numpy 2 from Python 3.13 on only;
-with an earlier Python it runs in an environment of its own after
+All figures must agree, or the benchmark fails. RecTools' NDCG gets divide_by_achievable, because by default it divides by
+k ideal hits. A job that takes less than `AGAIN` seconds is timed on the second call. "first" is the first call, in which
+ranx compiles. The other libraries come with pip install 'aleator[bench]'. RecTools allows numpy 2 only from Python 3.13
+on. With an earlier Python, it runs in its own environment after
     pip install 'aleator[bench]' typeguard pydantic 'pandas<3' && pip install --no-deps rectools 'attrs<24'
 """
+
+# mypy: disable-error-code="import-not-found, import-untyped"
+# RecTools and Cornac may be missing, and they have no types.
 
 from __future__ import annotations
 
@@ -32,30 +35,30 @@ from aleator.evaluation.metrics import ndcg, recall
 from aleator.evaluation.protocols import _hits
 
 K = 20
-AGAIN = 20.0
-Figures = tuple[float, float]  # Recall@K and NDCG@K, means over the users
+AGAIN = 20.0  # seconds
+Figures = tuple[float, float]  # means of Recall@K and NDCG@K over the users
 Job = Callable[[], Figures]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What everybody evaluates: users with a history and a test part, the factors of an MF, and lists made from them."""
+    """What all libraries evaluate: users with a history and a test part, the factors of an MF, and its lists."""
 
     who: NDArray[np.int64]  # [U] dense ids
-    items: NDArray[np.int64]  # [U, K], -1 where candidates ran out
+    items: NDArray[np.int64]  # [U, K], -1 if a user has fewer candidates
     test: sp.csr_matrix  # [n_users, n_items]
     seen: sp.csr_matrix  # [n_users, n_items]
     x: NDArray[np.float32]  # [n_users, dim]
     y: NDArray[np.float32]  # [n_items, dim]
 
     def relevant(self, user: int) -> NDArray[np.int32]:
-        """The test items of a user."""
+        """The test items of one user."""
         items: NDArray[np.int32] = self.test.indices[self.test.indptr[user] : self.test.indptr[user + 1]]
         return items
 
 
 def numpy_lists(task: Task) -> Job:
-    """A loop over users."""
+    """A plain loop over users in numpy."""
     discount = 1 / np.log2(np.arange(2, K + 2))
 
     def job() -> Figures:
@@ -128,7 +131,7 @@ def _rectools_parts(task: Task) -> tuple[Any, dict[str, Any]]:
 
 
 def cornac_lists(task: Task) -> Job | None:
-    """Its metrics, a user at a time, as its own evaluation calls them."""
+    """Cornac's metrics, one user at a time, as Cornac's own evaluation calls them."""
     if peer("cornac") is None:
         return None
     from cornac.metrics import NDCG, Recall
@@ -184,7 +187,7 @@ def ranx_lists(task: Task) -> Job | None:
 
 
 def ranx_whole(task: Task, lists: Callable[[], NDArray[np.int64]]) -> Job | None:
-    """On the lists of the loop over blocks, since it makes none."""
+    """ranx on the lists of the loop over blocks, because ranx makes no lists."""
     ranx = peer("ranx")
     if ranx is None:
         return None
@@ -219,15 +222,33 @@ def _means(found: list[Any]) -> Figures:
 
 
 def _named(found: Any) -> Figures:
-    """From {"recall...": , "ndcg...": } in that order."""
+    """The figures of a dict with the keys recall and ndcg, in that order."""
     one, two = found.values()
     return float(one), float(two)
 
 
 def measure(job: Job, repeats: int) -> tuple[float, float, Figures]:
-    """Seconds of the first call, of a later one, and the figures."""
+    """Seconds of the first call, seconds of the fastest later call, and the figures."""
     first, figures = timed(job)
     return first, seconds(job, repeats) if first < AGAIN else first, figures
+
+
+def compare(name: str, ours: Job, others: dict[str, Job | None], tolerance: float, repeats: int) -> list[Row]:
+    """Our seconds alone, then against each of the others. Stops the benchmark if the figures do not agree."""
+    our_first, our_seconds, figures = measure(ours, repeats)
+    rows = [Row(name, our_seconds, more={"first": our_first, **_columns(figures)})]
+    for other, job in others.items():
+        if job is None:
+            continue
+        first, later, theirs = measure(job, repeats)
+        if not np.allclose(figures, theirs, rtol=0, atol=tolerance):
+            raise SystemExit(f"{name}: our figures are {figures}, but those of {other} are {theirs}")
+        rows.append(Row(name, our_seconds, later, other, more={"first": first, **_columns(theirs)}))
+    return rows
+
+
+def _columns(figures: Figures) -> dict[str, float]:
+    return {f"recall@{K}": figures[0], f"ndcg@{K}": figures[1]}
 
 
 def main() -> None:
@@ -244,41 +265,21 @@ def main() -> None:
         return brute_force(lambda index: x[index.to(x.device)] @ y.T, seen, torch.from_numpy(who), K)[1].numpy()
 
     task = Task(who, lists(), test, seen, x.cpu().numpy(), y.cpu().numpy())
-    groups: dict[str, tuple[float, Job, dict[str, Job | None]]] = {
-        "lists": (
-            1e-6,
-            our_lists(task, model.torch_device),
-            {
-                "numpy loop": numpy_lists(task),
-                "RecTools": rectools_lists(task),
-                "Cornac": cornac_lists(task),
-                "ranx": ranx_lists(task),
-            },
-        ),
-        "whole": (
-            1e-4,  # two items whose scores differ in the last bit may change places
-            our_whole(model, split),
-            {
-                "torch loop": torch_whole(task, lists),
-                "RecTools": rectools_whole(task),
-                "Cornac": cornac_whole(task),
-                "torch loop + ranx": ranx_whole(task, lists),
-            },
-        ),
+    by_lists = {
+        "numpy loop": numpy_lists(task),
+        "RecTools": rectools_lists(task),
+        "Cornac": cornac_lists(task),
+        "ranx": ranx_lists(task),
     }
-    rows = []
-    for name, (tolerance, ours, others) in groups.items():
-        our_first, our_seconds, figures = measure(ours, args.repeats)
-        told = dict(zip((f"recall@{K}", f"ndcg@{K}"), figures, strict=True))
-        rows.append(Row(name, our_seconds, more={"first": our_first, **told}))
-        for other, job in others.items():
-            if job is None:
-                continue
-            first, later, theirs = measure(job, args.repeats)
-            if not np.allclose(figures, theirs, rtol=0, atol=tolerance):
-                raise SystemExit(f"{name}: ours are {figures}, those of {other} {theirs}")
-            told = dict(zip((f"recall@{K}", f"ndcg@{K}"), theirs, strict=True))
-            rows.append(Row(name, our_seconds, later, other, more={"first": first, **told}))
+    by_whole = {
+        "torch loop": torch_whole(task, lists),
+        "RecTools": rectools_whole(task),
+        "Cornac": cornac_whole(task),
+        "torch loop + ranx": ranx_whole(task, lists),
+    }
+    rows = compare("lists", our_lists(task, model.torch_device), by_lists, 1e-6, args.repeats)
+    # a larger tolerance, because items whose scores differ in the last bit may change places
+    rows += compare("whole", our_whole(model, split), by_whole, 1e-4, args.repeats)
     show("evaluation", rows, args.json, dataset=describe(split, args.dataset))
 
 

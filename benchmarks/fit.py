@@ -1,9 +1,9 @@
-"""Fit of MF by alternating least squares, against implicit's on the same objective, with the Recall@20 of both.
+"""Seconds to fit MF by alternating least squares, against implicit on the same objective, with the Recall@20 of both.
 
     python benchmarks/fit.py [--dataset yelp2018 --data-root FOLDER] [--users 20000 --items 10000] [--json FILE]
 
-On the CPU ours is implicit's followed by one exact step for the users, so that the ratio is the price of that step; on a
-GPU it is our own. Both have as many threads. Where implicit is not installed ours stands alone.
+On the CPU, our solver is implicit's followed by one exact step for the users. So the ratio is the price of that step. On
+a GPU, our solver is our own. Both get the same number of threads. If implicit is not installed, only ours is measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aleator.models.factors import FactorTable
 
 
 def by_implicit(split: al.Split, options: al.MF) -> al.MF:
-    """The factors of implicit's ALS with the weights of ours, as an MF."""
+    """An MF with the factors of implicit's ALS, fitted with the same weights as ours."""
     from implicit.cpu.als import AlternatingLeastSquares
 
     with one_blas_thread():
@@ -44,7 +44,7 @@ def recall(model: al.MF, split: al.Split) -> Any:
 
 def main() -> None:
     parser = arguments(__doc__, users=20_000, items=10_000, repeats=3)
-    parser.add_argument("--iterations", type=int, default=15, help="of ALS")
+    parser.add_argument("--iterations", type=int, default=15, help="number of ALS iterations")
     args = parser.parse_args()
     split = open_data(args)
     model = al.MF(dim=args.dim, iterations=args.iterations, device=args.device)

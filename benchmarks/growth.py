@@ -1,16 +1,16 @@
-"""Growth of the cost with users, items and pairs, one at a time: seconds and peak memory, with fitted exponents.
+"""How seconds and peak memory grow with users, items and pairs, one at a time, with fitted exponents.
 
     python benchmarks/growth.py [--doublings 4] [--users 4096 --items 4096 --pairs 131072] [--plot FILE] [--json FILE]
 
-epoch       an epoch of the estimator with a fixed number of sampled items, the fastest after the first
-evaluate    an AUR under three protocols at 20 and 50; every user has one test item
-recommend   top 50 of every user by the AUR
+epoch       an epoch of the estimator with a fixed number of sampled items; the fastest after the first counts
+evaluate    evaluate an AUR under three protocols at 20 and 50; every user has one test item
+recommend   find the top 50 of every user by the AUR
 
-Each is measured in a fresh process, on an MF of two ALS iterations and an estimator of --epochs epochs. "ours" is at the
-largest size and "reference" at the smallest, so that the ratio stands beside how much the size grew. An exponent is the
-slope of a least-squares line through the logarithms of all sizes; "last" is that of the last doubling alone. Memory is
-the peak above that of a process that only imports. The interactions are drawn as in `epochs.py` and not by
-`al.simulate`, since the numbers of users, items and pairs must be exact.
+Each job runs in a fresh process, on an MF of two ALS iterations and an estimator of --epochs epochs. "ours" is at the
+largest size and "reference" at the smallest. So the ratio can be compared with how much the size grew. An exponent is the
+slope of a least-squares line through the logarithms of all sizes. "last" is the slope of the last doubling alone. Memory
+is the peak above that of a process that only imports. The interactions are drawn as in `epochs.py`, not by `al.simulate`,
+because the numbers of users, items and pairs must be exact.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Size = tuple[int, int, int]  # users, items, pairs
 
 
 def nothing() -> None:
-    """What importing takes."""
+    """Do nothing. Measures what importing takes."""
 
 
 def work(job: str, folder: str, dim: int, sampled_items: int, epochs: int, repeats: int, device: str) -> float:
-    """Seconds of a job on the world in `folder`."""
+    """Seconds of one job on the saved MF in `folder`. The job epoch saves the estimator for the others."""
     model = al.MF.load(Path(folder) / "mf", device)
     estimator = al.FactorEstimator(dim=dim, sampled_items=sampled_items)
     aur = assemble(model, estimator, epochs if job == "epoch" else 0)
@@ -55,7 +55,7 @@ def work(job: str, folder: str, dim: int, sampled_items: int, epochs: int, repea
 
 
 def one_each(train: al.Interactions) -> al.Split:
-    """`train` with a test part of one unseen item for each user."""
+    """A split of `train` and a test part of one unseen item for each user."""
     rng = np.random.default_rng(1)
     user = np.arange(train.n_users)
     item = rng.integers(train.n_items, size=train.n_users)
@@ -71,7 +71,7 @@ def one_each(train: al.Interactions) -> al.Split:
 
 
 def measure(size: Size, args: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Seconds and megabytes of each job on a world of that size."""
+    """Seconds and megabytes of each job on interactions of this size."""
     found = {}
     options = {name: getattr(args, name) for name in ("dim", "sampled_items", "epochs", "repeats", "device")}
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def measure(size: Size, args: argparse.Namespace) -> dict[str, dict[str, float]]
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """The slope of the least-squares line of log(cost) over log(size); 2 where cost grows with the square.
+    """The slope of the least-squares line of log(cost) over log(size). It is 2 if the cost grows with the square.
 
     >>> round(exponent([1, 2, 4], [3, 12, 48]), 6)
     2.0
@@ -92,7 +92,7 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 
 
 def plot(points: list[dict[str, Any]], file: Path) -> None:
-    """Seconds above memory, a column for each axis, on logarithmic scales, with the exponents as titles."""
+    """Draw seconds (first row) and memory (second row) on logarithmic scales, with the exponents as titles."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -126,13 +126,13 @@ def plot(points: list[dict[str, Any]], file: Path) -> None:
             panel.set_xlabel(axis)
         names = [*jobs, "in proportion to the size"]
         figure.legend(panels[0, 0].lines[: len(names)], names, loc="outside lower center", ncols=4)
-        figure.suptitle("exponent of the growth of each job above its panel", size=10, x=0.01, ha="left")
+        figure.suptitle("the exponent of the growth of each job is above its panel", size=10, x=0.01, ha="left")
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file, dpi=150)
 
 
 def _count(n: int) -> str:
-    """A tick that is short.
+    """A short label for a tick.
 
     >>> _count(512), _count(4096), _count(1 << 21)
     ('512', '4k', '2M')
@@ -143,52 +143,70 @@ def _count(n: int) -> str:
     return str(n)
 
 
-def main() -> None:
+def options() -> argparse.Namespace:
+    """The options of the command line, checked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--users", type=int, default=4096, help="of the smallest world")
-    parser.add_argument("--items", type=int, default=4096, help="of the smallest world")
-    parser.add_argument("--pairs", type=int, default=1 << 17, help="of the smallest world")
-    parser.add_argument("--doublings", type=int, default=4, help="of each of the three in turn")
-    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, help="all three by default; the epoch always")
+    parser.add_argument("--users", type=int, default=4096, help="in the smallest data")
+    parser.add_argument("--items", type=int, default=4096, help="in the smallest data")
+    parser.add_argument("--pairs", type=int, default=1 << 17, help="in the smallest data")
+    parser.add_argument("--doublings", type=int, default=4, help="how often each of the three is doubled")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, help="all three by default; epoch always")
     parser.add_argument("--axes", nargs="+", choices=AXES, default=AXES, help="what grows; all three by default")
     parser.add_argument("--dim", type=int, default=128, help="dimensions of MF and of the estimator")
     parser.add_argument("--sampled-items", type=int, default=1024)
-    parser.add_argument("--epochs", type=int, default=3, help="the fastest after the first counts")
-    parser.add_argument("--repeats", type=int, default=3, help="the fastest of so many evaluations counts")
+    parser.add_argument("--epochs", type=int, default=3, help="number of epochs; the fastest after the first counts")
+    parser.add_argument("--repeats", type=int, default=3, help="number of runs; the fastest counts")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--plot", type=Path, help="write a figure to this file (png, pdf or svg)")
-    parser.add_argument("--json", type=Path, help="append the figures to this file as one line")
+    parser.add_argument("--json", type=Path, help="append the figures to this file as one line of JSON")
     args = parser.parse_args()
-    args.jobs = [job for job in JOBS if job == "epoch" or job in args.jobs]  # it trains the estimator of the others
+    # epoch trains the estimator that the other jobs use
+    args.jobs = [job for job in JOBS if job == "epoch" or job in args.jobs]
     start = (args.users, args.items, args.pairs)
     most = [n << args.doublings if axis in args.axes else n for axis, n in zip(AXES, start, strict=True)]
     if args.doublings < 1 or args.epochs < 2 or max(most[:2]) > start[2] or most[2] > start[0] * start[1] // 2:
-        parser.error("give a doubling, two epochs and a pair for each user and item, and at most half of all pairs")
+        parser.error("give 1 doubling, 2 epochs, a pair for each user and item, and at most half of all pairs")
+    return args
 
-    base = peak_memory(nothing).megabytes
+
+def grow(start: Size, base: float, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds and megabytes (above `base`) of each job at each size, as the axes grow from `start` one at a time."""
     points: list[dict[str, Any]] = []
     first = measure(start, args)
     for axis in args.axes:
         place = AXES.index(axis)
         for doubling in range(args.doublings + 1):
-            size = tuple(n << doubling if j == place else n for j, n in enumerate(start))
-            for job, found in (measure(size, args) if doubling else first).items():
-                at = {"axis": axis, "job": job, "size": size[place], "seconds": found["seconds"]}
-                points.append(at | {"megabytes": found["megabytes"] - base})
-    rows = []
-    for axis in args.axes:
-        for job in args.jobs:
-            mine = [point for point in points if point["axis"] == axis and point["job"] == job]
-            sizes, spent, held = ([point[key] for point in mine] for key in ("size", "seconds", "megabytes"))
-            more = {
-                "size grew": sizes[-1] // sizes[0],
-                "exponent": exponent(sizes, spent),
-                "last": exponent(sizes[-2:], spent[-2:]),
-                "MB": held[-1],
-                "MB at first": held[0],
-                "exponent of MB": exponent(sizes, held),
-            }
-            rows.append(Row(f"{job}, {axis}", spent[-1], spent[0], f"{sizes[0]:,} {axis}", more=more))
+            grown = list(start)
+            grown[place] <<= doubling
+            users, items, pairs = grown
+            found = measure((users, items, pairs), args) if doubling else first
+            for job, cost in found.items():
+                at = {"axis": axis, "job": job, "size": grown[place], "seconds": cost["seconds"]}
+                points.append(at | {"megabytes": cost["megabytes"] - base})
+    return points
+
+
+def growth_of(job: str, axis: str, points: list[dict[str, Any]]) -> Row:
+    """A line of the table: the largest size against the smallest one, with the exponents."""
+    mine = [point for point in points if point["axis"] == axis and point["job"] == job]
+    sizes, spent, held = ([point[key] for point in mine] for key in ("size", "seconds", "megabytes"))
+    more = {
+        "size grew": sizes[-1] // sizes[0],
+        "exponent": exponent(sizes, spent),
+        "last": exponent(sizes[-2:], spent[-2:]),
+        "MB": held[-1],
+        "MB at first": held[0],
+        "exponent of MB": exponent(sizes, held),
+    }
+    return Row(f"{job}, {axis}", spent[-1], spent[0], f"{sizes[0]:,} {axis}", more=more)
+
+
+def main() -> None:
+    args = options()
+    start = (args.users, args.items, args.pairs)
+    base = peak_memory(nothing).megabytes
+    points = grow(start, base, args)
+    rows = [growth_of(job, axis, points) for axis in args.axes for job in args.jobs]
     smallest = dict(zip(AXES, start, strict=True)) | {"dim": args.dim, "sampled_items": args.sampled_items}
     show("growth", rows, args.json, smallest=smallest, import_megabytes=base, points=points)
     if args.plot:

@@ -1,12 +1,12 @@
-"""A parquet file of interactions to columns and CSR: seconds and peak memory, against a plain read of the same file.
+"""Seconds and peak memory from a parquet file to columns and CSR, against a plain read of the same file.
 
     python benchmarks/loading.py [--rows 100000000] [--users 1000000] [--items 200000] [--json FILE]
 
 load    al.read of the file, then .csr
-plain   polars.read_parquet of the three columns and nothing else: the reference
+plain   polars.read_parquet of the three columns and nothing else; this is the reference
 
-Each job has a process of its own, so that its peak is its own. The file is written under the temporary folder (about
-11 bytes a row) and deleted afterwards.
+Each job runs in its own process, so that its peak memory is its own. The file is written into the temporary folder (about
+11 bytes per row) and deleted afterwards.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-GROUP = 1 << 20  # rows of a row group
+GROUP = 1 << 20  # rows in a row group
 
 
 def write(path: Path, rows: int, users: int, items: int) -> None:
-    """Random pairs where few users and items have many rows, some of them more than once, and times in no order."""
+    """Write random pairs. A few users and items have many rows, some pairs repeat, and times are in no order."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -43,7 +43,7 @@ def write(path: Path, rows: int, users: int, items: int) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What is measured."""
+    """Read the file with `al.read` and make the CSR matrix."""
     import aleator as al
 
     before, start = peak(), time.perf_counter()
@@ -58,7 +58,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def plain(path: Path) -> dict[str, Any]:
-    """The reference."""
+    """Read the columns with polars and nothing else."""
     import polars as pl
 
     before, start = peak(), time.perf_counter()
@@ -68,12 +68,12 @@ def plain(path: Path) -> dict[str, Any]:
 
 
 def peak() -> int:
-    """Bytes of the largest resident set of this process so far."""
+    """The largest resident set of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def alone(job: Callable[..., Any], *args: Any) -> Any:
-    """The result of a job in a fresh process."""
+    """Run a job in a fresh process. Returns its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(job, *args).result()
 
@@ -91,7 +91,7 @@ def main() -> None:
         size = path.stat().st_size
         jobs = {job.__name__: alone(job, path) for job in (load, plain)}
 
-    import polars as pl  # only now: what this process holds counts in the peak of those it starts
+    import polars as pl  # only now: what this process holds would count in the peak of the jobs
     from common import MB, Row, show
 
     ours, reference = jobs["load"], jobs["plain"]

@@ -2,15 +2,15 @@
 
     python benchmarks/memory.py [--dataset yelp2018 --data-root FOLDER] [--jobs fit-mf evaluate-mf] [--json FILE]
 
-load            import and load the data: what every other job holds too, and the reference of the ratios
-fit-mf          MF by ALS
-fit-aur         MF and the estimator for --epochs epochs, lam chosen, both refitted
-evaluate-mf     three protocols at 20 and 50
-evaluate-aur    the same
-recommend       top 50 of every user, by the AUR
+load            import the library and load the data; every other job does this too, so it is the reference
+fit-mf          fit MF by ALS
+fit-aur         fit MF and the estimator for --epochs epochs, choose lam, refit both
+evaluate-mf     evaluate MF under three protocols at 20 and 50
+evaluate-aur    evaluate the AUR in the same way
+recommend       find the top 50 of every user by the AUR
 
-Memory is the largest resident set that the process ever had. Seconds are those of the job alone; the evaluations and
-the recommendation load a model that was saved by a fit. "device" is the most that torch held on a GPU.
+Memory is the largest resident set of the process. Seconds are those of the job alone. The evaluations and the
+recommendation load a model that a fit has saved. "device" is the largest memory of torch on a GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JOBS = ("fit-mf", "fit-aur", "evaluate-mf", "evaluate-aur", "recommend")
 
 
 def work(job: str, folder: str, options: dict[str, Any]) -> dict[str, Any]:
-    """One job in this process; its models are in `folder`."""
+    """Run one job in this process. Models are saved in `folder` and loaded from there."""
     args = argparse.Namespace(**options)
     split = open_data(args)
     models = {kind: Path(folder) / kind for kind in ("mf", "aur")}
@@ -49,15 +49,15 @@ def work(job: str, folder: str, options: dict[str, Any]) -> dict[str, Any]:
             fitted.save(models[kind])
         else:
             told["seconds"], _ = timed(partial(al.evaluate, al.load_model(models[kind], args.device), split))
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         told["device_mb"] = torch.cuda.max_memory_allocated() / MB
     return told
 
 
 def main() -> None:
     parser = arguments(__doc__, users=20_000, items=10_000)
-    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, help="all by default")
-    parser.add_argument("--epochs", type=int, default=3, help="of the estimator")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS, help="jobs to measure; all by default")
+    parser.add_argument("--epochs", type=int, default=3, help="number of epochs of the estimator")
     parser.add_argument("--estimator-dim", type=int, default=1024)
     parser.add_argument("--k", type=int, default=50)
     args = parser.parse_args()

@@ -1,20 +1,22 @@
-"""The training loops of the AUR paper's released program, transcribed: what the speed benchmarks compare with.
+"""The training loops of the AUR paper's released program, rewritten as a reference for the speed benchmarks.
 
-The program itself is not contained here, nor any line of it. This is our own code, after a description of what the
-program does, and after the paper's formulas (Wang et al., 2023: the backbone's objective with shared negatives, the
-estimator's objective). Taken over:
+No line of the program itself is here. This is our own code. It follows a description of what the program does, and the
+paper's formulas (Wang et al., 2023: the backbone's objective with shared negatives, the estimator's objective). What it
+takes over from the program:
 
-- batches of 32 users; their rows of the interaction matrix made dense on the host and sent to the device each step
-- Adam over all parameters with a learning rate of 1e-4 and dense gradients; all of them start as N(0, 0.01)
-- MF: scores of all items, one set of floor(mu * n_items) negatives for a batch, drawn on the host, squared error through
-  a dense mask; no L2
-- estimator: the dense history times Z [n_items, 1024] over sqrt(n), no activation, all items, e^s + 1e-3 in the loss
-- float32 without TF32
+- Batches have 32 users. At each step, their rows of the interaction matrix are made dense on the host and sent to the
+  device.
+- Adam updates all parameters with a learning rate of 1e-4 and dense gradients. All parameters start as N(0, 0.01).
+- MF scores all items. Each batch has one set of floor(mu * n_items) negatives, drawn on the host. The loss is the squared
+  error through a dense mask, without L2.
+- The estimator multiplies the dense history with Z [n_items, 1024] and divides by sqrt(n). It has no activation, takes
+  all items, and has e^s + 1e-3 in the loss.
+- Everything is float32 without TF32.
 
-Where the description leaves a choice, the faster one was taken: the mask is made on the device, the loss is read once an
+If the description leaves a choice, we took the faster one. The mask is made on the device, the loss is read once per
 epoch, and no step prints or logs. A drawn negative that is a positive keeps its label 1 and counts once. The loss is the
 paper's sum over the batch. The program itself was once measured on an H200 at Amazon-Book's size (52,643 users, 91,599
-items, 2,380,730 pairs): 44 s an epoch for MF and 18.8 s for the estimator.
+items, 2,380,730 pairs). An epoch took 44 s for MF and 18.8 s for the estimator.
 """
 
 from __future__ import annotations
@@ -33,15 +35,15 @@ from aleator.batches import Users
 
 BATCH = 32  # users
 LR = 1e-4
-INIT = 0.01  # standard deviation of all parameters at the start
+INIT = 0.01  # standard deviation of the initial parameters
 FLOOR = 1e-3  # added to e^s
-WARM_STEPS = 3  # untimed, so that a figure from few steps is not that of the libraries' start
+WARM_STEPS = 3  # not timed, so that the start of the libraries does not count
 
 Ints = NDArray[np.int64]
 
 
 def mf_loss(scores: Tensor, y: Tensor, negatives: Tensor) -> Tensor:
-    """Squared error of the positives of y [B, n_items] and of the columns `negatives`, summed."""
+    """Sum of the squared errors of the positives of y [B, n_items] and of the columns `negatives`."""
     mask = y.clone()
     mask[:, negatives] = 1
     return (mask * (scores - y).square()).sum()
@@ -50,13 +52,13 @@ def mf_loss(scores: Tensor, y: Tensor, negatives: Tensor) -> Tensor:
 def estimator_loss(
     s: Tensor, r: Tensor, y: Tensor, alpha: float = 1.0, beta: float = 0.01, gamma: float = 0.001
 ) -> Tensor:
-    """The objective over all pairs of a batch, [B, n_items] each, with weight `alpha` on the positives, summed."""
+    """Sum of the objective over all pairs of a batch, [B, n_items] each. Positives have the weight `alpha`."""
     weight = alpha * y + (1 - y)
     return (weight * ((r - y).square() / (torch.exp(s) + FLOOR) + beta * s + gamma * s.square())).sum()
 
 
 class Loop(ABC):
-    """Parameters, their optimiser, and how a batch of users is stepped on."""
+    """A training loop: parameters, their optimiser, and a step on a batch of users."""
 
     def __init__(
         self, csr: sp.csr_matrix, shapes: list[tuple[int, int]], device: torch.device, seed: int, dtype: torch.dtype
@@ -72,26 +74,26 @@ class Loop(ABC):
 
     @abstractmethod
     def loss(self, who: Ints, y: Tensor) -> Tensor:
-        """The loss of the users `who`; y [B, n_items] are their interactions."""
+        """The loss of the users `who`. Their interactions are y [B, n_items]."""
 
     @abstractmethod
     def score_block(self, users: Users) -> Tensor:
-        """What is ranked by, [B, n_items]."""
+        """The scores to rank by, [B, n_items]."""
 
     def dense(self, who: Ints) -> Tensor:
-        """The users' rows, made dense on the host and sent to the device, [B, n_items]."""
+        """The rows of the users, [B, n_items], made dense on the host and sent to the device."""
         return torch.from_numpy(self.csr[who].toarray()).to(self.device, self.dtype)
 
     def step(self, who: Ints) -> Tensor:
-        """One step of Adam on a batch; returns its loss."""
+        """Do one step of Adam on a batch. Returns the loss."""
         loss = self.loss(who, self.dense(who))
         self.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
 
     def epoch(self, steps: int | None = None) -> tuple[float, float]:
-        """Seconds of an epoch, and the mean loss of a user. With `steps`, that many are run and the rest is inferred."""
+        """Seconds of an epoch, and the mean loss of a user. With `steps`, only so many run and the rest is inferred."""
         assert torch.get_float32_matmul_precision() == "highest", "the released program does not use TF32"
         n_users = self.csr.shape[0]
         start = time.perf_counter()
@@ -105,7 +107,7 @@ class Loop(ABC):
         return (time.perf_counter() - start) * len(batches) / len(run), loss
 
     def train(self, check: Callable[[], float], check_every: int = 2, epochs: int = 1000, patience: int = 10) -> None:
-        """Epochs until `patience` checks in a row found nothing better; `check` gives the metric, and may raise."""
+        """Run epochs until `patience` checks in a row find nothing better. `check` gives the metric, and may raise."""
         best, stale = -np.inf, 0
         for epoch in range(1, epochs + 1):
             self.epoch()
@@ -117,7 +119,7 @@ class Loop(ABC):
 
 
 class MFLoop(Loop):
-    """The backbone: r = <x_u, y_i>."""
+    """The backbone MF: r = <x_u, y_i>."""
 
     def __init__(
         self,
@@ -165,7 +167,7 @@ class EstimatorLoop(Loop):
         self.weights = {"alpha": alpha, "beta": beta, "gamma": gamma}
 
     def log_variance(self, y: Tensor) -> Tensor:
-        """s [B, n_items] of the histories y [B, n_items]."""
+        """The log-variance s [B, n_items] of the histories y [B, n_items]."""
         z, q = self.parameters
         p = y @ z / y.sum(1, keepdim=True).clamp_min(1).sqrt()
         return p @ q.T
@@ -184,7 +186,7 @@ class EstimatorLoop(Loop):
 def mf_epoch(
     csr: sp.csr_matrix, device: torch.device, *, steps: int | None = None, mu: float = 0.1, seed: int = 0
 ) -> tuple[float, float]:
-    """Seconds of an epoch of MF (from `steps` steps, or all of them), and its loss."""
+    """Seconds of an epoch of MF, and its loss. With `steps`, the seconds are inferred from so many steps."""
     return _warm_epoch(MFLoop(csr, device, mu=mu, seed=seed), steps)
 
 
@@ -197,7 +199,7 @@ def estimator_epoch(
     steps: int | None = None,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Seconds of an epoch of the estimator (from `steps` steps, or all of them), and its loss."""
+    """Seconds of an epoch of the estimator, and its loss. With `steps`, the seconds are inferred from so many steps."""
     return _warm_epoch(EstimatorLoop(csr, user_factors, item_factors, device, seed=seed), steps)
 
 

@@ -1,11 +1,12 @@
-"""MF-AUR from archive to saved model: seconds, and the test figures beside those of a slow and plain reference.
+"""Seconds from archive to saved MF-AUR, and the test figures beside those of a slow and plain reference.
 
     python benchmarks/quality.py --dataset yelp2018 [--data-root FOLDER] [--json FILE]
 
-Ours runs in fresh processes, the first without compiled kernels ("cold"), the next with them ("warm"): wall time from
-the start of Python until the model is on disk, and inside it the seconds from archive to model. The reference minimises
-the same objective by autograd in float32 with all items and 256 users a batch, from the same start, with a learning rate
-lower by the square root of the ratio of the batches; all else is the same, choices and refit included.
+Ours runs in fresh processes. The first has no compiled kernels yet ("cold"), the next ones have them ("warm"). Measured
+are the wall time from the start of Python until the model is on disk, and within it the seconds from archive to model.
+The reference minimises the same objective by autograd, in float32, with all items and 256 users in a batch. It has the
+same initial parameters. Its learning rate is lower by the square root of the ratio of the batch sizes. All else is the
+same, including the choices on validation and the refit.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _JOB = """
 import sys, time, json
 start = time.perf_counter()
 import aleator as al
-from aleator.settings import open_split
+from aleator.data.opening import open_split
 loaded = time.perf_counter()
 model = al.AUR(al.MF(), device=sys.argv[3]).fit(open_split(sys.argv[1], sys.argv[2] or None))
 model.save(sys.argv[4])
@@ -47,7 +48,7 @@ print(json.dumps([loaded - start, time.perf_counter() - loaded]))
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PlainEstimator(al.FactorEstimator):
-    """The estimator as one would write it first: dense masks, autograd, float32, all items."""
+    """The estimator in the simplest way: dense masks, autograd, float32, all items."""
 
     def learn(
         self,
@@ -65,8 +66,9 @@ class PlainEstimator(al.FactorEstimator):
             y = torch.zeros_like(r).index_put_(taken, torch.ones((), device=r.device))
             summed = F.embedding_bag(users.item, self.z, users.size.cumsum(0) - users.size, mode="sum")
             scale = users.size.rsqrt()[:, None]
-            s = (summed * scale) @ self.q.T - y * (self.z * self.q).sum(1) * scale  # an observed item without itself
-            # 1 / (e^s + floor), never infinite
+            own = y * (self.z * self.q).sum(1) * scale  # an observed item does not count in its own history
+            s = (summed * scale) @ self.q.T - own
+            # this is 1 / (e^s + floor), in a form that cannot overflow
             precision = torch.sigmoid(math.log(objective.floor) - s) / objective.floor
             return (precision * (r - y).square() + objective.beta * s + objective.gamma * s.square()).sum()
 
@@ -86,7 +88,7 @@ class PlainEstimator(al.FactorEstimator):
 
 
 def from_archive(args: Any, folder: Path) -> tuple[float, float, float]:
-    """Seconds of a fresh process, of its imports, and from archive to model."""
+    """Seconds of a fresh process in all, of its imports, and from archive to model."""
     command = [sys.executable, "-c", _JOB, args.dataset, str(args.data_root or ""), args.device, str(folder)]
     start = time.perf_counter()
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -106,7 +108,7 @@ def main() -> None:
                 more = {"of it imports": imports, "archive to model": job}
                 rows.append(Row(f"MF-AUR, fresh process, {name}", wall, more=more))
     ours, theirs = (al.AUR(al.MF(), estimator=e, device=args.device) for e in (al.FactorEstimator(), PlainEstimator()))
-    fast, _ = timed(lambda: ours.fit(split), 2)  # the first also loads and compiles kernels
+    fast, _ = timed(lambda: ours.fit(split), 2)  # the first run also loads and compiles kernels
     slow, _ = timed(lambda: theirs.fit(split), 2)
     rows.append(Row("fit MF-AUR", fast, slow, against="plain autograd, float32, 256 users a batch"))
     reports = [al.evaluate(model, split).to_dict() for model in (ours, theirs)]

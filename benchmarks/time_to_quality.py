@@ -1,17 +1,17 @@
-"""Seconds of training until the validation Recall@20 is within 1 % of the best: our settings against slower ones.
+"""Seconds of training until the validation Recall@20 is within 1 % of the best, for our settings and for slower ones.
 
     python benchmarks/time_to_quality.py [--dataset yelp2018] [--jobs mf estimator] [--budget 120] [--plot FILE]
 
-MF          our default for Adam, the paper's options in our trainer, and the released program's loop (`published.py`);
-            ALS, our default solver, for comparison: one point, since it is not checked on the way
-estimator   on the same MF by ALS: our defaults, plain settings (256 users a batch, float32, all items), and the released
-            program's loop; what is checked is the ranking by the uncertainty alone, as AUR does
+MF          Our defaults for Adam, the paper's options in our trainer, and the released program's loop (`published.py`).
+            ALS, our default solver, is shown for comparison. It is one point, because ALS is not checked during training.
+estimator   All on the same MF by ALS: our defaults, plain settings (256 users in a batch, float32, all items), and the
+            released program's loop. The checks rank by the uncertainty alone, as AUR does.
 
-All are checked on the same validation pairs of the same users. "training" is all that happens but the checks: the first
-weights and every step; checks are counted apart. So is the start: everything is run on a tiny world first, so that the
-first in line does not pay for loading libraries, waking the device and compiling. Each stops by its own rule, or at the
-first check after `--budget` seconds of training, and then its best is only what it reached in that time. In the ratios
-the goal is what both sides reached: 99 % of the lower of the two bests.
+All trainings are checked on the same validation pairs of the same users. "training" is everything but the checks: the
+initial weights and all steps. Checks are counted separately. Everything runs on a tiny world first. So no training pays
+for loading libraries, starting the device and compiling; "start" is the time of that. Each training stops by its own
+rule, or at the first check after `--budget` seconds of training. In the second case, its best is only what it reached in
+that time. In the ratios, the goal is what both sides reached: 99 % of the lower of the two bests.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from aleator.device import resolve_device
 from aleator.evaluation.held_out import HeldOut
 from aleator.training.stop import Stop
 
-NEAR = 0.99  # of the best
-MONITORED_USERS = 10_000  # as many as AUR looks at while something trains
+NEAR = 0.99  # share of the best that counts as reached
+MONITORED_USERS = 10_000  # number of users in a check, as in AUR
 OURS, PAPER, PLAIN, PUBLISHED, ALS = (
     "our defaults",
     "the paper's options",
@@ -51,15 +51,15 @@ PLAIN_ESTIMATOR: dict[str, Any] = {"batch_size": 256, "precision": "float32", "s
 
 
 class Spent(Exception):
-    """The budget is used up."""
+    """Raised when the budget is used up."""
 
 
 class Clock(HeldOut):
-    """Held-out pairs that note when they were asked and what they answered."""
+    """Held-out pairs that record the time and the result of each check."""
 
     def start(self, budget: float) -> None:
-        """Begin a new curve."""
-        self.curve: list[dict[str, float]] = []  # seconds of training and of checks so far, and the Recall@20
+        """Start a new curve."""
+        self.curve: list[dict[str, float]] = []  # for each check: seconds of training and of checks so far, Recall@20
         self.budget, self.trained, self.checked = budget, 0.0, 0.0
         self.since = time.perf_counter()
 
@@ -76,7 +76,7 @@ class Clock(HeldOut):
         return found
 
     def check(self, score: Callable[[Users], Tensor]) -> float:
-        """The mean Recall@20 of a scoring."""
+        """The mean Recall@20 of the scores."""
         with torch.no_grad():
             return float(self.recall(lambda users: [score(users)])[0].mean())
 
@@ -89,11 +89,11 @@ def _now(device: torch.device) -> float:
 
 @dataclass
 class Run:
-    """One training, as the clock saw it."""
+    """The record of one training."""
 
     job: str
     settings: str
-    spent: bool = False  # it was stopped by the budget
+    spent: bool = False  # whether the budget stopped it
     curve: list[dict[str, float]] = field(default_factory=list)
 
     @property
@@ -101,12 +101,12 @@ class Run:
         return max((point["recall"] for point in self.curve), default=0.0)
 
     def seconds_to(self, goal: float) -> float | None:
-        """Seconds of training at the first check that reached `goal`."""
+        """Seconds of training until the first check that reached `goal`, or None."""
         return next((point["seconds"] for point in self.curve if point["recall"] >= goal), None)
 
 
 def run(job: str, settings: str, train: Callable[[], Any], clock: Clock, budget: float = math.inf) -> Run:
-    """Train, with the clock running."""
+    """Train and record the checks."""
     done = Run(job, settings)
     clock.start(budget)
     try:
@@ -120,7 +120,7 @@ def run(job: str, settings: str, train: Callable[[], Any], clock: Clock, budget:
 
 
 def mf_runs(data: al.Interactions, clock: Clock, budget: float, common: dict[str, Any]) -> list[Run]:
-    """MF by Adam."""
+    """The trainings of MF by Adam."""
     device = clock.who.device
 
     def published() -> None:
@@ -135,7 +135,7 @@ def mf_runs(data: al.Interactions, clock: Clock, budget: float, common: dict[str
 
 
 def als_run(model: al.MF, data: al.Interactions, clock: Clock) -> Run:
-    """MF by ALS, checked once when it is ready; `model` is fitted afterwards."""
+    """The training of MF by ALS, with one check at its end. `model` is fitted afterwards."""
 
     def train() -> None:
         model.fit_pairs(data)
@@ -147,7 +147,7 @@ def als_run(model: al.MF, data: al.Interactions, clock: Clock) -> Run:
 def estimator_runs(
     model: al.MF, data: al.Interactions, clock: Clock, budget: float, plain: dict[str, Any], seed: int
 ) -> list[Run]:
-    """The estimator on the frozen `model`."""
+    """The trainings of the estimator on the frozen `model`."""
     device, objective = clock.who.device, al.AUR(model).objective
     histories = Histories(data.csr, device)
 
@@ -168,7 +168,7 @@ def estimator_runs(
 
 
 def measure(part: al.Split, args: argparse.Namespace, budget: float) -> list[Run]:
-    """All trainings that were asked for."""
+    """Do all trainings that the options ask for."""
     clock = Clock(part.train, part.valid, resolve_device(args.device), most_users=MONITORED_USERS, seed=args.seed)
     common = {"dim": args.dim, "device": args.device, "seed": args.seed}
     runs = mf_runs(part.train, clock, budget, common) if "mf" in args.jobs else []
@@ -181,21 +181,21 @@ def measure(part: al.Split, args: argparse.Namespace, budget: float) -> list[Run
 
 
 def ratios(runs: list[Run]) -> list[Row]:
-    """Ours against each of the others of the same job, to the same quality."""
+    """Our seconds against those of each other setting of the same job, to the same quality."""
     rows = []
     for ours in (r for r in runs if r.settings == OURS):
         for other in (r for r in runs if r.job == ours.job and r.settings not in (OURS, ALS)):
             goal = NEAR * min(ours.best, other.best)
             mine = ours.seconds_to(goal)
             if mine is None:
-                continue  # nothing was checked within the epochs
+                continue  # there was no check before the training ended
             bests = {"goal": goal, "our best": ours.best, "its best": other.best, "cut short": str(other.spent)}
             rows.append(Row(ours.job, mine, other.seconds_to(goal), other.settings, more=bests))
     return rows
 
 
 def summary(runs: list[Run]) -> str:
-    """A line for each training."""
+    """A table with a line for each training."""
     lines = [
         "seconds of training to 99 % of its own best and of the job's best, and in all",
         f"{'job':<11}{'settings':<29}{'best':>8}{'own':>9}{'job':>9}{'all':>9}{'checks':>9}  stopped by",
@@ -214,9 +214,9 @@ def summary(runs: list[Run]) -> str:
 
 
 def plot(runs: list[Run], target: Path) -> None:
-    """Recall@20 by seconds of training, a panel for each job, where matplotlib is there."""
+    """Draw Recall@20 over seconds of training, with a panel for each job. Needs matplotlib."""
     if importlib.util.find_spec("matplotlib") is None:
-        print("matplotlib is not installed: no plot")
+        print("matplotlib is not installed, so there is no plot")
         return
     import matplotlib
     from matplotlib.figure import Figure
@@ -247,13 +247,17 @@ def plot(runs: list[Run], target: Path) -> None:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--jobs", nargs="+", choices=["mf", "estimator"], default=["mf", "estimator"])
-    parser.add_argument("--budget", type=float, default=120, help="seconds of training for each; checks do not count")
-    parser.add_argument("--plain-lr", type=float, help="learning rate of the plain estimator, if not the default one")
+    parser.add_argument(
+        "--budget", type=float, default=120, help="seconds of training for each setting; checks do not count"
+    )
+    parser.add_argument(
+        "--plain-lr", type=float, help="learning rate of the plain estimator; the default one by default"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plot", type=Path, help="draw the curves into this file")
+    parser.add_argument("--plot", type=Path, help="draw the curves into this file (png, pdf or svg)")
     args = parser.parse_args()
     if args.repeats != 1:
-        parser.error("a curve is measured once: leave --repeats out")
+        parser.error("each curve is measured once, so leave out --repeats")
 
     split = open_data(args)
     tiny = al.simulate(n_users=256, n_items=256, seed=0).interactions.split(valid=0.1)

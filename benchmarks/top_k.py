@@ -1,16 +1,16 @@
-"""Top 50 of every user by MF and by AUR, against implicit's recommend and brute force in torch, in users a second.
+"""Top 50 of every user by MF and by AUR, against implicit's recommend and brute force in torch, in users per second.
 
     python benchmarks/top_k.py [--model FOLDER] [--users 20000 --items 10000] [--k 50] [--json FILE]
 
-`--model` takes the folder of a fitted AUR on MF. Without one MF is fitted on a simulated world (or on `--dataset`) and
-an estimator trained for one epoch. All take the same factors and hide what a user has seen.
+`--model` is the folder of a fitted AUR on MF. Without it, MF is fitted on a simulated world (or on `--dataset`), and an
+estimator is trained for one epoch. All use the same factors and leave out what a user has seen.
 
-MF     <x_u, y_i>, which implicit ranks too
-AUR    lam * <x_u, y_i> + (1 - lam) * sqrt(exp(<p_u, q_i>) / K), which implicit cannot rank: its row is MF's list by
-       implicit, so that the ratio is the price of the uncertainty
+MF     ranks by <x_u, y_i>. implicit ranks by the same scores.
+AUR    ranks by lam * <x_u, y_i> + (1 - lam) * sqrt(exp(<p_u, q_i>) / K). implicit cannot do this. Its row in the table is
+       the list of MF by implicit, so the ratio is the price of the uncertainty.
 
-Brute force is one product for each block of users and torch.topk, with p_u at hand. Our lists must be the same, with
-scores that agree to 1e-5; items may change places where their scores agree.
+Brute force is one matrix product for each block of users, then torch.topk. It gets p_u for free. Our lists must be the
+same, with scores that agree to 1e-4. Items may change places if their scores agree.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from torch import Tensor
 
 import aleator as al
 
-TOLERANCE = 1e-4  # an uncertainty is the exponential of a long sum in float32
+TOLERANCE = 1e-4  # the uncertainty is the exponential of a long sum in float32
 ScoreOf = Callable[[Tensor], Tensor]  # dense user ids [B] -> [B, n_items]
 Lists = tuple[Tensor, Tensor]  # scores and items, [n_users, k] each
 
 
 def make(args: Any) -> al.AUR:
-    """An AUR whose estimator was hardly trained."""
+    """An AUR whose estimator was trained for one epoch only."""
     model = al.MF(dim=args.dim, device=args.device).fit(open_data(args))
     return assemble(model, al.FactorEstimator(dim=args.estimator_dim), epochs=1)
 
 
 def literally(model: al.AUR) -> dict[str, ScoreOf]:
-    """The scores of MF and of AUR, from the factors alone."""
+    """The scores of MF and of AUR, computed from their factors by the formulas."""
     assert isinstance(model.model, al.MF)
     x, y, device = model.model.table.users, model.model.table.items, model.torch_device
     everyone = model.histories.batch(torch.arange(model.fitted.n_users))
@@ -70,19 +70,20 @@ def literally(model: al.AUR) -> dict[str, ScoreOf]:
 
 
 def check(name: str, ours: Lists, brute: Lists, score: ScoreOf, who: Tensor) -> None:
-    """Refuse lists of the users `who` that differ by more than items whose scores agree."""
+    """Stop the benchmark if our lists of the users `who` are wrong. Items may differ if their scores agree."""
     close = partial(torch.allclose, rtol=TOLERANCE, atol=TOLERANCE)
     if not close(ours[0][who], brute[0][who]):
-        raise SystemExit(f"{name}: the scores of our lists are not those of brute force")
+        raise SystemExit(f"{name}: the scores of our lists differ from those of brute force")
     for user in who[(ours[1][who] != brute[1][who]).any(1)]:
         listed = ours[1][user][ours[1][user] >= 0]
         again = score(user[None])[0].cpu()[listed]
-        if len(listed.unique()) < len(listed) or not close(again, brute[0][user][: len(listed)]):
-            raise SystemExit(f"{name}: the list of user {int(user)} is not that of brute force")
+        distinct = set(listed.tolist())
+        if len(distinct) < len(listed) or not close(again, brute[0][user][: len(listed)]):
+            raise SystemExit(f"{name}: the list of user {int(user)} differs from that of brute force")
 
 
 def by_implicit(model: al.MF, k: int) -> Callable[[], Any] | None:
-    """implicit's recommend for every user with the factors of `model`."""
+    """A call of implicit's recommend for all users, with the factors of `model`."""
     if peer("implicit") is None:
         return None
     from implicit.cpu.als import AlternatingLeastSquares
@@ -101,16 +102,19 @@ def by_implicit(model: al.MF, k: int) -> Callable[[], Any] | None:
 
 def main() -> None:
     parser = arguments(__doc__, users=20_000, items=10_000, repeats=3)
-    parser.add_argument("--model", type=Path, help="folder of a fitted AUR on MF; its own data is used")
-    parser.add_argument("--estimator-dim", type=int, default=1024, help="of the AUR that is fitted here")
+    parser.add_argument("--model", type=Path, help="folder of a fitted AUR on MF; it brings its own data")
+    parser.add_argument(
+        "--estimator-dim", type=int, default=1024, help="dimensions of the estimator that is fitted here"
+    )
     parser.add_argument("--k", type=int, default=50)
     args = parser.parse_args()
     model = al.load_model(args.model, args.device) if args.model else make(args)
     if not isinstance(model, al.AUR) or not isinstance(model.model, al.MF):
-        raise SystemExit("the model is no AUR on MF")
+        raise SystemExit("the model is not an AUR on MF")
     data, scores, rows = model.fitted, literally(model), []
     everyone = torch.arange(data.n_users)
-    known = everyone[torch.from_numpy(np.diff(data.csr.indptr) > 0)]  # others get what is popular, not factors
+    # a user without a history gets popular items, not a product of factors
+    known = everyone[torch.from_numpy(np.diff(data.csr.indptr) > 0)]
     theirs = by_implicit(model.model, args.k)
     implicit_seconds = seconds(theirs, args.repeats) if theirs else None
     for name, ranked in (("MF", model.model), ("AUR", model)):

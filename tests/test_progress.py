@@ -1,4 +1,4 @@
-"""Progress: on a terminal only, and work within work shares its display."""
+"""Progress bars are shown on a terminal only, and bars inside each other share one display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_work_within_work_is_a_line_of_the_same_display(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_inside_another_is_a_line_of_the_same_display(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", Terminal())
     with progress.progress("trials", 3) as outer:
         display = progress._display

@@ -18,7 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from aleator.data.interactions import Array, Interactions, Vocabulary
+from aleator.data.interactions import Array, Interactions
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 
 FORMAT = 2

@@ -1,21 +1,30 @@
-"""The one error a person can cause: what is wrong, and what to do about it."""
+"""The one error that a person can cause. It says what is wrong and what to do."""
 
 from __future__ import annotations
 
 import difflib
 import importlib.util
+import os
 from collections.abc import Iterable
 
 
 class AleatorError(Exception):
-    """A mistake in the input or the setting, in one sentence, with one sentence on the way out.
+    """A mistake in the input or in an option.
 
-    >>> str(AleatorError("k is 0", "give a k of at least 1"))
-    'k is 0; give a k of at least 1.'
+    The message says in one sentence what is wrong and in one what to do. Any other exception is a bug in Aleator.
+
+    Args:
+        problem: What is wrong, without a full stop.
+        remedy: What to do, without a full stop.
+
+    Example:
+        >>> str(AleatorError("k is 0", "give a k of at least 1"))
+        'k is 0; give a k of at least 1.'
     """
 
     def __init__(self, problem: str, remedy: str) -> None:
-        self.problem, self.remedy = problem, remedy
+        self.problem = problem
+        self.remedy = remedy
         super().__init__(f"{problem}; {remedy}.")
 
 
@@ -26,18 +35,27 @@ def require(holds: bool, problem: str, remedy: str) -> None:
 
 
 def need(module: str, purpose: str) -> None:
-    """Raise an `AleatorError` unless a library that only `purpose` needs is installed."""
+    """Raise an `AleatorError` unless the library `module` is installed. `purpose` says what needs it."""
     if importlib.util.find_spec(module) is None:
         raise AleatorError(f"{purpose} needs the library {module}", f"install {module}")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> AleatorError:
-    """The error for a name that is not among `known`, with the nearest known one.
+    """The error for a name that is not among `known`. It suggests the nearest known name.
 
     >>> unknown_name("option", "alhpa", ["alpha", "beta"]).remedy
     "did you mean 'alpha'? Known: alpha, beta"
     """
     names = sorted(known)
+    listed = ", ".join(names)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    guess = f"did you mean '{near[0]}'? " if near else ""
-    return AleatorError(f"unknown {kind} '{name}'", f"{guess}{'K' if guess else 'k'}nown: {', '.join(names)}")
+    remedy = f"did you mean '{near[0]}'? Known: {listed}" if near else f"known: {listed}"
+    return AleatorError(f"unknown {kind} '{name}'", remedy)
+
+
+def unreadable(path: str | os.PathLike[str], format: str, error: BaseException) -> AleatorError:
+    """The error for a file that is not in the `format` it was read as. It quotes the start of what the reader said."""
+    reason = str(error).partition("\n")[0]
+    if len(reason) > 120:
+        reason = f"{reason[:120]}..."
+    return AleatorError(f"'{path}' cannot be read as {format} ({reason})", "check the file or give its format")

@@ -11,6 +11,7 @@ from aleator.data.tail import DEFAULT_TAIL, Tail
 from aleator.errors import require, unknown_name
 
 RecipeName = Literal["ours", "paper"]
+DEFAULT_RECIPE: RecipeName = "ours"
 Empty = Literal["skip", "zero"]  # what becomes of a user without a relevant item: left out, or counted as 0
 FINE_LAMS = tuple(round(0.02 * step, 2) for step in range(51))
 PAPER_LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

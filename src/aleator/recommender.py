@@ -15,16 +15,17 @@ from torch import Tensor
 from aleator import checkpoint
 from aleator.batches import Histories, Users
 from aleator.data.frames import to_frame
-from aleator.data.interactions import Interactions, check_ids
+from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
+from aleator.data.vocabulary import check_ids
 from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.top import best, blocks
-from aleator.recipe import Recipe, RecipeName, recipe_of
+from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
 from aleator.training.loop import Log
 from aleator.version import __version__
 
@@ -40,7 +41,9 @@ class Recommender(Configurable, ABC):
 
     device: str = "auto"
     seed: int = 0
-    recipe: RecipeName = "ours"  # "paper": the released program's options, and its choices made on the test part
+    recipe: RecipeName = (
+        DEFAULT_RECIPE  # "paper": the released program's options, and its choices made on the test part
+    )
     valid: float = 0.1  # share of train that is held out for validation, where a split has no validation part
     refit: bool = True  # whether to fit again on train and validation together once the choices are made
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share."""
+"""The helpers that the benchmarks share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import common  # noqa: E402
 
 
 def hold(megabytes: int) -> int:
-    """Fill so much memory."""
+    """Fill this much memory."""
     return len(np.ones(megabytes << 20, np.uint8))
 
 
-def test_a_table_has_a_line_for_each_row_and_a_column_for_whatever_a_row_has_more() -> None:
+def test_a_table_has_a_line_for_each_row_and_its_further_columns() -> None:
     rows = [common.Row("fit", 2.0, 4.0, "theirs"), common.Row("load", 1234.5, unit="MB", more={"recall": 0.5})]
     header, fit, load = common.table(rows).splitlines()
     assert header.split() == ["job", "unit", "ours", "reference", "ratio", "against", "recall"]
@@ -31,7 +31,7 @@ def test_a_table_has_a_line_for_each_row_and_a_column_for_whatever_a_row_has_mor
 
 
 def test_a_peak_counts_what_the_process_held_and_not_what_its_parent_holds() -> None:
-    mine = np.ones(600 << 20, np.uint8)  # more than any of the processes
+    mine = np.ones(600 << 20, np.uint8)  # more than any of the processes holds
     command = [sys.executable, "-c", "x = b'1' * (SIZE << 20); print('done')"]
     small, large = (common.peak_memory([word.replace("SIZE", size) for word in command]) for size in ("10", "210"))
     assert small.megabytes < 100
@@ -44,7 +44,7 @@ def test_a_function_runs_in_a_fresh_process_with_its_options() -> None:
     assert common.peak_memory(hold, megabytes=3).result == 3 << 20
 
 
-def test_a_process_that_fails_is_told() -> None:
+def test_a_process_that_fails_stops_the_benchmark() -> None:
     with pytest.raises(SystemExit, match="ended with 3"):
         common.peak_memory([sys.executable, "-c", "raise SystemExit(3)"])
 

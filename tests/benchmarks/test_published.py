@@ -1,4 +1,4 @@
-"""The transcribed loops against a literal loop over pairs, and the benchmarks that use them at a tiny size."""
+"""The released program's loops against a literal loop over pairs, and the benchmarks that use them at a tiny size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def factors() -> tuple[Tensor, Tensor]:
 
 
 def grown(loop: published.Loop) -> published.Loop:
-    """With parameters large enough for every term of a loss to matter."""
+    """The loop with parameters so large that every term of the loss matters."""
     with torch.no_grad():
         for parameter in loop.parameters:
             parameter.mul_(60)
@@ -51,7 +51,7 @@ def test_the_loss_of_mf_is_that_of_a_loop_over_pairs(csr: sp.csr_matrix) -> None
     who, y = np.array([4, 0, 2]), csr.toarray()
     negatives = set(np.random.default_rng(0).choice(N_ITEMS, math.floor(0.3 * N_ITEMS), replace=False).tolist())
     assert len(negatives) == 3
-    assert any(y[u, i] for u in who for i in negatives)  # one of them is a positive: it keeps its label
+    assert any(y[u, i] for u in who for i in negatives)  # one of them is a positive and keeps its label
     x, items = (p.detach().numpy() for p in loop.parameters)
     expected = 0.0
     for u in who:
@@ -65,7 +65,7 @@ def test_the_loss_of_mf_is_that_of_a_loop_over_pairs(csr: sp.csr_matrix) -> None
 def test_the_loss_of_the_estimator_is_that_of_a_loop_over_pairs(
     csr: sp.csr_matrix, factors: tuple[Tensor, Tensor], alpha: float
 ) -> None:
-    weights = {"alpha": alpha, "beta": 0.02, "gamma": 0.003}
+    weights: dict[str, Any] = {"alpha": alpha, "beta": 0.02, "gamma": 0.003}
     loop = grown(published.EstimatorLoop(csr, *factors, CPU, dim=3, dtype=torch.float64, **weights))
     who, y = np.array([1, 3]), csr.toarray()
     (z, q), (x, items) = (p.detach().numpy() for p in loop.parameters), (f.numpy() for f in factors)
@@ -86,12 +86,14 @@ def test_a_step_is_one_of_adam_on_every_parameter(csr: sp.csr_matrix) -> None:
     loop.step(np.array([1, 2]))
     users, items = (now.detach() - was for now, was in zip(loop.parameters, before, strict=True))
     assert users[[0, 3, 4]].abs().max() == 0  # no gradient and no momentum yet
-    assert users[[1, 2]].abs().numpy() == pytest.approx(published.LR, rel=1e-3)  # the first step of Adam is its rate
+    assert users[[1, 2]].abs().numpy() == pytest.approx(
+        published.LR, rel=1e-3
+    )  # the first step of Adam has the size of the learning rate
     assert items.abs().max().item() == pytest.approx(published.LR, rel=1e-3)
 
 
 def test_the_loops_learn_and_an_epoch_of_some_steps_is_stretched(
-    csr: sp.csr_matrix, factors: tuple[Tensor, Tensor]
+    csr: sp.csr_matrix, factors: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = sp.vstack([csr] * 20).tocsr()  # 100 users: 4 batches of at most 32
     x, y = factors
@@ -100,7 +102,12 @@ def test_the_loops_learn_and_an_epoch_of_some_steps_is_stretched(
         last = [loop.epoch()[1] for _ in range(30)][-1]
         assert last < first
     steps = []
-    loop.step = lambda who: steps.append(len(who)) or torch.zeros(())  # type: ignore[method-assign]
+
+    def step(who: published.Ints) -> Tensor:
+        steps.append(len(who))
+        return torch.zeros(())
+
+    monkeypatch.setattr(loop, "step", step)
     seconds, loss = loop.epoch(2)
     assert steps == [32, 32]
     assert seconds > 0
@@ -115,7 +122,7 @@ def test_a_loop_stops_when_the_checks_find_nothing_better(csr: sp.csr_matrix) ->
 
 
 def run(script: str, options: str, cwd: Path) -> dict[str, Any]:
-    """The line that a benchmark writes."""
+    """Run a benchmark. Returns the line that it wrote."""
     python_path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": python_path}
     command = [sys.executable, str(ROOT / "benchmarks" / script), "--device", "cpu", "--json", "out.jsonl"]

@@ -1,7 +1,8 @@
-"""Each benchmark at a tiny size: it ends well, prints its table and writes its line. Nothing is timed here."""
+"""Each benchmark at a tiny size runs to its end, prints its table and writes its line. No speed is checked."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -19,28 +20,35 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import growth  # noqa: E402
 import memory  # noqa: E402
+import quality  # noqa: E402
+from epochs import draw  # noqa: E402
 
 KEYS = {"benchmark", "rows", "machine", "versions", "command"}
 WORLD = ("--users", "80", "--items", "60", "--dim", "4", "--repeats", "1")
 
 
-def run(script: str, *options: object, folder: Path) -> dict[str, Any]:
-    """The line that a benchmark wrote, after a look at what it printed."""
+def run(script: str, *options: object, folder: Path, device: bool = True) -> dict[str, Any]:
+    """Run a benchmark and check what it printed. Returns the line that it wrote."""
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT / "src"),
-        "NUMBA_DISABLE_JIT": "1",  # interpreted, ranx takes a second on this little; compiled, most of a minute
+        "NUMBA_DISABLE_JIT": "1",  # on so few data, ranx takes a second interpreted and most of a minute compiled
     }
-    command = [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), "--device", "cpu", "--json", "out.jsonl"]
+    words = [*(("--device", "cpu") if device else ()), "--json", "out.jsonl", *map(str, options)]
     ran = subprocess.run(
-        [*command, *map(str, options)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     (line,) = (folder / "out.jsonl").read_text().splitlines()
     told: dict[str, Any] = json.loads(line)
     assert told.keys() >= KEYS
     assert told["benchmark"] == script
-    assert told["command"].startswith(f"{script}.py --device cpu")
+    assert told["command"] == f"{script}.py {' '.join(words)}"
     table = ran.stdout[ran.stdout.index("\njob ") :].strip().splitlines()
     assert table[-1].startswith("ratio = ours / reference")
     assert len(table) == len(told["rows"]) + 2
@@ -82,7 +90,7 @@ def test_fit_stands_beside_implicit(tmp_path: Path) -> None:
 def test_memory_is_that_of_fresh_processes(tmp_path: Path) -> None:
     told = run("memory", *WORLD, "--jobs", "fit-mf", folder=tmp_path)
     assert [row["job"] for row in told["rows"]] == ["load", "fit-mf"]
-    assert all(row["ours"] > 50 for row in told["rows"])  # megabytes: torch alone takes more
+    assert all(row["ours"] > 50 for row in told["rows"])  # megabytes; torch alone takes more
 
 
 def test_every_job_whose_memory_is_measured(tmp_path: Path) -> None:
@@ -104,16 +112,36 @@ def test_growth_fits_exponents_and_draws_them(tmp_path: Path) -> None:
 
 
 def test_every_job_whose_growth_is_measured(tmp_path: Path) -> None:
-    al.MF(dim=4, device="cpu").fit(al.read(growth.draw(40, 30, 200))).save(tmp_path / "mf")
-    options = {"dim": 4, "sampled_items": 16, "epochs": 2, "repeats": 1, "device": "cpu"}
+    al.MF(dim=4, device="cpu").fit(al.read(draw(40, 30, 200))).save(tmp_path / "mf")
     for job in growth.JOBS:
-        assert growth.work(job, str(tmp_path), **options) > 0
+        assert growth.work(job, str(tmp_path), dim=4, sampled_items=16, epochs=2, repeats=1, device="cpu") > 0
 
 
 def test_a_test_part_of_one_unseen_item_each() -> None:
-    split = growth.one_each(al.read(growth.draw(40, 30, 200)))
+    split = growth.one_each(al.read(draw(40, 30, 200)))
     assert split.test.user.tolist() == list(range(40))
     assert split.train.csr.multiply(split.test.csr).nnz == 0
+
+
+def test_loading_reads_a_file_that_it_wrote(tmp_path: Path) -> None:
+    told = run("loading", "--rows", 3000, "--users", 100, "--items", 50, folder=tmp_path, device=False)
+    assert [row["unit"] for row in told["rows"]] == ["s", "MB", "MB"]
+    assert told["data"]["rows"] == 3000
+    assert 0 < told["data"]["pairs"] < 3000  # some pairs repeat
+
+
+def test_quality_fits_and_saves_in_a_fresh_process(
+    tmp_path: Path, split: al.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for name, part in (("train", split.train), ("valid", split.valid), ("test", split.test)):
+        al.write(part, tmp_path / f"{name}.npz")
+    args = argparse.Namespace(dataset=str(tmp_path), data_root=None, device="cpu")
+    wall, imports, job = quality.from_archive(args, tmp_path / "model")
+    assert 0 < imports < wall
+    assert 0 < job < wall
+    assert isinstance(al.load_model(tmp_path / "model"), al.AUR)
 
 
 @pytest.mark.parametrize("power", [0, 1, 1.5])

@@ -1,4 +1,4 @@
-"""Running the command line in this process."""
+"""Fixtures that run the command line in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`run("fit", path, "--out", folder)` as typed in a shell: exit code, standard output, standard error."""
+    """`run("fit", path, "--out", folder)` runs a command as in a shell and returns exit code, output and errors."""
     monkeypatch.delenv("ALEATOR_DATA", raising=False)
 
     def call(*words: object) -> Ran:
@@ -56,7 +56,7 @@ SMALL = ("--set", "model.dim=8", "--set", "estimator.dim=16", "--max-epochs", "4
 
 @pytest.fixture(scope="session")
 def parts(ratings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, split into files."""
+    """A folder with `ratings` split into train, valid and test files."""
     folder = tmp_path_factory.mktemp("parts")
     split = al.read(ratings).split(valid=0.1, test=0.2, by="user_time")
     for name in ("train", "valid", "test"):
@@ -66,7 +66,7 @@ def parts(ratings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def model(parts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fitted AUR on disk."""
+    """The folder of a fitted and saved AUR."""
     folder = tmp_path_factory.mktemp("models") / "aur"
     estimator = al.FactorEstimator(dim=16, max_epochs=4)
     read = {name: al.read(parts / f"{name}.parquet") for name in ("train", "valid", "test")}

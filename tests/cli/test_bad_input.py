@@ -1,4 +1,4 @@
-"""Whatever a person does wrong: one sentence, exit code 2, nothing written, no traceback."""
+"""Any mistake of a person gives a message of one line and exit code 2. Nothing is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.conftest import SMALL, Run
 
 
 def refused(ran: Any, *words: str) -> None:
-    """The exit code and the form of the message."""
+    """Check the exit code, the form of the message, and that it has these words."""
     assert ran.code == 2
     assert "Traceback" not in ran.err
     assert ran.err.startswith("error: ")
@@ -114,7 +114,7 @@ def test_ctrl_c_in_training(run: Run, parts: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(al.FactorEstimator, "step", interrupted)
     ran = run("fit", parts, "--out", tmp_path / "m", *SMALL)
     assert ran.code == 130
-    assert ran.err == "interrupted; what was not finished was not written\n"
+    assert ran.err == "interrupted; unfinished results were not written\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,7 +129,7 @@ def test_a_model_is_not_tested_on_what_it_was_trained_on(run: Run, ratings: Path
     refused(run("evaluate", tmp_path / "leak", parts), "was trained on", "test pairs")
 
 
-def test_places_that_cannot_be_written_are_told_before_the_training(
+def test_places_that_cannot_be_written_are_refused_before_the_training(
     run: Run, parts: Path, ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(al.AUR, "fit", lambda *_: pytest.fail("trained first"))

@@ -1,4 +1,4 @@
-"""aleator bench: lists the benchmarks, and runs one as it would run by itself."""
+"""aleator bench lists the benchmarks, or runs one with its arguments."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from aleator.cli import bench
+from aleator.errors import AleatorError
 from tests.cli.conftest import Run
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The command lines that would have been run; each ends with 7."""
+    """The command lines that bench wanted to run. Each gets the exit code 7."""
     made: list[list[str]] = []
 
     def call(command: list[str], **_: Any) -> int:
@@ -55,11 +56,11 @@ def test_an_installed_package_has_them_inside(tmp_path: Path, monkeypatch: pytes
     package = tmp_path / "site-packages" / "aleator"
     (package / "benchmarks").mkdir(parents=True)
     (package / "benchmarks" / "common.py").touch()
-    monkeypatch.setattr(bench.aleator, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(bench, "package_folder", lambda: package)
     assert bench.folder() == package / "benchmarks"
 
 
 def test_an_installation_without_them_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.aleator, "__file__", str(tmp_path / "lib" / "aleator" / "__init__.py"))
-    with pytest.raises(bench.aleator.AleatorError, match="not part of this installation"):
+    monkeypatch.setattr(bench, "package_folder", lambda: tmp_path / "lib" / "aleator")
+    with pytest.raises(AleatorError, match="not part of this installation"):
         bench.folder()

@@ -1,4 +1,4 @@
-"""aleator tune: finds options in a shell, keeps its trials in a file, and hands the best to fit."""
+"""aleator tune finds options, keeps its trials in a file, and writes the best options for fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_is_found_is_written_for_fit_and_continued(
     assert told.code == 0, told.err
     assert "2 trials: 2 complete" in told.out
     assert "defaults" in told.out
-    assert "it takes 10 complete trials" in told.out
+    assert "it needs 10 complete trials" in told.out
     stem = f"tune-{parts.name}-mf"
     assert {file.name for file in tmp_path.iterdir()} == {f"{stem}.db", f"{stem}.toml"}
     found = json.loads(run("tune", parts, *QUICK, "--trials", 13, "--json").out)
@@ -54,7 +54,7 @@ def test_with_uncertainty(run: Run, parts: Path, tmp_path: Path) -> None:
     assert run("fit", parts, "--config", tmp_path / "best.toml", "--max-epochs", 2, "--out", tmp_path / "m").code == 0
 
 
-def test_places_that_cannot_be_written_are_told_first(
+def test_places_that_cannot_be_written_are_refused_first(
     run: Run, parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("searched first"))

@@ -1,4 +1,4 @@
-"""fit, evaluate, recommend and data in a shell do what the Python calls do."""
+"""The commands fit, evaluate, recommend and data do what the Python calls do."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_data_split_then_describe(run: Run, ratings: Path, tmp_path: Path) -> No
     about = json.loads(run("data", "describe", tmp_path / "x", "--json").out)
     assert [about[part] for part in ("train", "valid", "test")] == [counts[part] for part in ("train", "valid", "test")]
     several = int((al.read(ratings).csr.getnnz(axis=1) > 1).sum())
-    assert about["test"] == several  # whoever has one pair alone keeps it
+    assert about["test"] == several  # a user with only one pair keeps it
     assert {"users", "items", "train", "valid", "test", "tail"} <= set(about)
 
 

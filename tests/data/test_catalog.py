@@ -1,4 +1,4 @@
-"""The catalogue: what it knows, where it looks, and that every source gives the same split."""
+"""The catalogue: its entries, the places where it looks, and that every source gives the same split."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from aleator.data import catalog
+from aleator.data import catalog, publishers
+from aleator.data.datasets import CATALOG, File
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError
+from tests.data.helpers import listed
 
 ARCHIVES = Path(os.environ.get("ALEATOR_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
-# users, items, train, valid, test, as the archives are described by who made them
+# users, items, train, valid and test, as the publishers of the archives describe them
 COUNTS = {
     "yelp2018": (31_668, 38_048, 1_237_259, 0, 324_147),
     "adressa": (13_485, 744, 113_345, 0, 2_976),
@@ -38,7 +40,7 @@ COUNTS = {
 
 
 def archived(name: str) -> Path:
-    """The folder of the real archives, or skip."""
+    """The folder of the real archives. Skips the test if the archive is not there."""
     path = ARCHIVES / catalog.dataset(name).archive
     if not path.is_file():
         pytest.skip(f"needs the archive {path.name} in {ARCHIVES} (set ALEATOR_DATA)")
@@ -47,7 +49,7 @@ def archived(name: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, and no ALEATOR_DATA; returns the cache folder."""
+    """Use an empty cache folder and no ALEATOR_DATA. Returns the cache folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("ALEATOR_DATA", raising=False)
     return tmp_path / "cache" / "aleator"
@@ -110,7 +112,7 @@ def put_lightgcn(folder: Path, train: str = "0 3 1\n1 2 0\n", test: str = "0 2\n
     (folder / "test.txt").write_text(test)
 
 
-# What it knows
+# Entries
 
 
 def test_every_entry_is_complete() -> None:
@@ -128,11 +130,11 @@ def test_every_entry_is_complete() -> None:
             assert source.files or "No direct download" in entry.note
             for file in source.files:
                 assert file.checksum or "No checksum is known" in entry.note
-    assert len({entry.archive for entry in catalog.CATALOG.values()}) == len(catalog.CATALOG)
+    assert len({entry.archive for entry in CATALOG.values()}) == len(CATALOG)
 
 
 def test_the_cuts_of_the_papers_program() -> None:
-    cuts = {name: entry.paper_tail for name, entry in catalog.CATALOG.items() if entry.paper_tail}
+    cuts = {name: entry.paper_tail for name, entry in CATALOG.items() if entry.paper_tail}
     assert cuts == {"yelp2018": Tail.count(56), "amazon-book": Tail.count(39), "adressa": Tail.count(500)}
 
 
@@ -157,7 +159,7 @@ def test_archives_give_the_published_counts(name: str) -> None:
     assert (split.name, split.valid_by, split.paper_tail) == (name, entry.valid_by, entry.paper_tail)
     assert split.train.in_time_order == entry.in_time_order
     assert not any("catalogue" in note for note in split.train.notes + split.test.notes)
-    if name != "ml-100k":  # whose original ids are known
+    if name != "ml-100k":  # only this one has the publisher's ids
         assert np.array_equal(split.train.users.ids, np.arange(entry.users))
         assert np.array_equal(split.train.items.ids, np.arange(entry.items))
 
@@ -178,7 +180,7 @@ def test_coat_leaves_out_test_pairs_that_stand_in_train() -> None:
 def test_the_published_yelp2018_files_pass_their_checksums_and_equal_the_archive(
     publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two text files are written back from the archive: byte for byte what the publisher has, so they must pass."""
+    """The text files are made from the archive. They equal the publisher's files byte for byte, so they must pass."""
     folder = archived("yelp2018")
     with np.load(folder / "yelp2018.npz") as archive:
         for part in ("train", "test"):
@@ -191,7 +193,7 @@ def test_the_published_yelp2018_files_pass_their_checksums_and_equal_the_archive
     assert_same(catalog.load_dataset("yelp2018"), catalog.load_dataset("yelp2018", folder))
 
 
-# Where it looks
+# Places
 
 
 def test_raw_lightgcn_files_in_a_folder(tmp_path: Path) -> None:
@@ -215,27 +217,26 @@ def test_the_given_folder_comes_before_the_variable_and_that_before_the_cache(
     monkeypatch.setenv("ALEATOR_DATA", str(tmp_path / "named"))
     assert pairs(catalog.load_dataset("gowalla", download=False), "train") == [(0, 20)]
     assert pairs(catalog.load_dataset("gowalla", tmp_path / "given", download=False), "train") == [(0, 10)]
-    (tmp_path / "given" / "gowalla" / "test.txt").unlink()  # half a dataset is none
+    (tmp_path / "given" / "gowalla" / "test.txt").unlink()  # an incomplete dataset does not count
     assert pairs(catalog.load_dataset("gowalla", tmp_path / "given", download=False), "train") == [(0, 20)]
 
 
 def test_an_archive_comes_before_raw_files(tmp_path: Path) -> None:
     put_lightgcn(tmp_path / "gowalla")
-    columns = {"train_user": [7], "train_item": [8], "test_user": [7], "test_item": [9]}
-    np.savez(tmp_path / "gowalla.npz", **{name: np.array(v, np.int32) for name, v in columns.items()})
+    seven, eight, nine = (np.array([n], np.int32) for n in (7, 8, 9))
+    np.savez(tmp_path / "gowalla.npz", train_user=seven, train_item=eight, test_user=seven, test_item=nine)
     assert pairs(catalog.load_dataset("gowalla", tmp_path), "train") == [(7, 8)]
 
 
 def test_polars_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "polars", None)  # importing it now fails
+    monkeypatch.setitem(sys.modules, "polars", None)  # an import of it fails now
     put_lightgcn(tmp_path / "gowalla")
     assert len(catalog.load_dataset("gowalla", tmp_path).train) == 4
-    columns = {"train_user": [7], "train_item": [8], "test_user": [7], "test_item": [9]}
-    np.savez(tmp_path / "adressa.npz", **columns)
+    np.savez(tmp_path / "adressa.npz", train_user=[7], train_item=[8], test_user=[7], test_item=[9])
     assert len(catalog.load_dataset("adressa", tmp_path).train) == 1
 
 
-def test_what_is_missing_is_said_with_where_it_was_looked_for(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_dataset_lists_the_places(tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=r"gowalla is not in .*; put gowalla\.npz or") as caught:
         catalog.load_dataset("gowalla", tmp_path, download=False)
     assert f"'{tmp_path}'" in caught.value.problem
@@ -243,7 +244,7 @@ def test_what_is_missing_is_said_with_where_it_was_looked_for(tmp_path: Path) ->
         catalog.load_dataset("gowalla", tmp_path / "nowhere")
 
 
-def test_broken_files_are_no_traceback(tmp_path: Path) -> None:
+def test_broken_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "coat").mkdir()
     for name in ("train.ascii", "test.ascii"):
         (tmp_path / "coat" / name).write_text("1 0\n<html>\n")
@@ -260,7 +261,7 @@ def test_broken_files_are_no_traceback(tmp_path: Path) -> None:
 
 def test_movielens_1m_holds_out_ten_latest_ratings(tmp_path: Path) -> None:
     rows = [f"1::{100 + n}::{n % 5 + 1}::{1000 - n}" for n in range(12)]  # item 100 is the latest
-    rows += [f"2::{100 + n}::3::500" for n in range(11)]  # all at once: the largest ids are held out
+    rows += [f"2::{100 + n}::3::500" for n in range(11)]  # all at the same time, so the largest ids are held out
     (tmp_path / "ml-1m").mkdir()
     with zipfile.ZipFile(tmp_path / "ml-1m" / "ml-1m.zip", "w") as packed:
         packed.writestr("ml-1m/ratings.dat", "\n".join(rows).encode())
@@ -268,9 +269,9 @@ def test_movielens_1m_holds_out_ten_latest_ratings(tmp_path: Path) -> None:
     split = catalog.load_dataset("ml-1m", tmp_path)
     assert pairs(split, "train") == [(1, 110), (1, 111), (2, 100)]
     assert len(split.test) == 20
-    assert split.train.time.tolist() == [990, 989, 500]
-    assert split.train.rating.tolist() == [1, 2, 3]
-    assert split.test.titles.tolist()[:2] == ["Café", "101"]  # an item without a title shows its id
+    assert listed(split.train.time) == [990, 989, 500]
+    assert listed(split.train.rating) == [1, 2, 3]
+    assert listed(split.test.titles)[:2] == ["Café", "101"]  # an item without a title shows its id
 
 
 def test_coat_is_read_from_its_matrices(tmp_path: Path) -> None:
@@ -279,7 +280,7 @@ def test_coat_is_read_from_its_matrices(tmp_path: Path) -> None:
     (tmp_path / "coat" / "test.ascii").write_text("3 0 0\n0 0 4\n")
     split = catalog.load_dataset("coat", tmp_path)
     assert pairs(split, "train") == [(0, 1), (0, 2), (1, 0)]
-    assert split.train.rating.tolist() == [5, 1, 2]
+    assert listed(split.train.rating) == [5, 1, 2]
     assert pairs(split, "test") == [(0, 0), (1, 2)]
 
 
@@ -293,11 +294,11 @@ def test_dice_matrices_put_both_training_parts_together(tmp_path: Path) -> None:
     assert [pairs(split, part) for part in ("train", "valid", "test")] == [[(0, 0), (0, 1)], [(1, 1)], [(1, 0)]]
 
 
-# MovieLens-100K from three places
+# MovieLens-100K from three sources
 
 
 def official_files(folder: Path) -> dict[str, bytes]:
-    """GroupLens' files, written back from the archive."""
+    """GroupLens' files, made from the archive."""
     files = {}
     with np.load(folder / "ml100k.npz") as archive:
         for part, name in (("train", "ua.base"), ("test", "ua.test")):
@@ -305,15 +306,15 @@ def official_files(folder: Path) -> dict[str, bytes]:
             rows = zip(columns[0] + 1, columns[1] + 1, *columns[2:], strict=True)
             files[f"ml-100k/{name}"] = "".join("\t".join(map(str, row)) + "\n" for row in rows).encode()
     with gzip.open(folder / "ml100k_items.csv.gz", "rt", encoding="utf-8", newline="") as text:
-        rows = [f"{int(row['item']) + 1}|{row['title']}|{row['release']}||" for row in csv.DictReader(text)]
-    files["ml-100k/u.item"] = "\n".join(rows).encode("latin-1")
+        lines = [f"{int(row['item']) + 1}|{row['title']}|{row['release']}||" for row in csv.DictReader(text)]
+    files["ml-100k/u.item"] = "\n".join(lines).encode("latin-1")
     return files
 
 
 def test_movielens_100k_has_its_own_ids_and_titles() -> None:
     split = catalog.load_dataset("ml-100k", archived("ml-100k"), download=False)
     assert np.array_equal(split.train.users.ids, np.arange(1, 944))
-    assert split.train.titles[split.train.items.encode([50])[0]] == "Star Wars (1977)"  # item 50 of u.item
+    assert listed(split.train.titles)[split.train.items.encode([50])[0]] == "Star Wars (1977)"  # item 50 of u.item
     assert (np.bincount(split.test.user) == 10).all()
 
 
@@ -326,7 +327,7 @@ def test_movielens_100k_from_the_publishers_zip_equals_the_archive(
             packed.writestr(name, content)
     point_to(publisher.server_port, monkeypatch, "ml-100k", checked=False)
     (tmp_path / "no wheels").mkdir()
-    pip_from(tmp_path / "no wheels", monkeypatch)  # so the publisher must be asked
+    pip_from(tmp_path / "no wheels", monkeypatch)  # so that the publisher is asked
     assert_same(catalog.load_dataset("ml-100k"), catalog.load_dataset("ml-100k", folder))
     assert publisher.asked == ["/ml-100k.zip"]
     assert [path.name for path in (away_from_home / "ml-100k").iterdir()] == ["ml-100k.zip"]
@@ -341,9 +342,9 @@ def test_movielens_100k_from_a_wheel_takes_the_first_ten_rows_of_each_user(
     forget_checksums(monkeypatch)
     split = catalog.load_dataset("ml-100k")
     assert pairs(split, "train") == [(1, 1), (1, 2), (2, 1), (2, 2)]
-    assert split.train.titles.tolist()[2:5] == ["Four Rooms (1995)", "4", "unknown"]
+    assert listed(split.train.titles)[2:5] == ["Four Rooms (1995)", "4", "unknown"]
     assert sorted(path.name for path in (away_from_home / "ml-100k").iterdir()) == ["ml-100k.inter", "ml-100k.item"]
-    pip_from(tmp_path, monkeypatch)  # no wheel there: the cache must do
+    pip_from(tmp_path, monkeypatch)  # no wheel is there, so the cache is used
     assert_same(catalog.load_dataset("ml-100k"), split)
 
 
@@ -352,7 +353,7 @@ def test_a_wheel_with_other_content_is_refused(
 ) -> None:
     wheel(tmp_path / "wheels", "1\t1\t4\t1000", "")
     pip_from(tmp_path / "wheels", monkeypatch)
-    point_to(publisher.server_port, monkeypatch, "ml-100k")  # which has nothing
+    point_to(publisher.server_port, monkeypatch, "ml-100k")  # the publisher has no files
     with pytest.raises(AleatorError, match=r"ml-100k.inter in the wheel is not the file .* answers 404") as caught:
         catalog.load_dataset("ml-100k")
     assert "\n" not in str(caught.value)
@@ -364,9 +365,9 @@ def test_movielens_100k_from_recboles_wheel_equals_the_archive() -> None:
     folder = archived("ml-100k")
     recbole = catalog.dataset("ml-100k").sources[0]
     try:
-        catalog._from_wheel(recbole, catalog.cache_folder() / "ml-100k")
+        publishers.bring_from_wheel(recbole, catalog.cache_folder() / "ml-100k")
     except AleatorError as error:
-        if "pip can" not in error.problem:  # what came is wrong: that is no matter of the network
+        if "pip can" not in error.problem:  # pip worked, but the files are wrong
             raise
         pytest.skip(f"needs a package index: {error.problem}")
     assert_same(catalog.load_dataset("ml-100k", download=False), catalog.load_dataset("ml-100k", folder))
@@ -376,32 +377,32 @@ def test_movielens_100k_from_recboles_wheel_equals_the_archive() -> None:
 
 
 def point_to(port: int, monkeypatch: pytest.MonkeyPatch, name: str, checked: bool = True) -> None:
-    """Let the entry's files lie on a server of this machine."""
+    """Let the entry's files come from a server on this machine."""
     here = f"http://127.0.0.1:{port}"
 
-    def moved(file: catalog.File) -> catalog.File:
+    def moved(file: File) -> File:
         return replace(file, url=f"{here}/{file.name}", checksum=file.checksum if checked else None)
 
     entry = catalog.dataset(name)
     sources = [s if s.wheel else replace(s, files=tuple(map(moved, s.files))) for s in entry.sources]
-    monkeypatch.setitem(catalog.CATALOG, name, replace(entry, sources=tuple(sources)))
+    monkeypatch.setitem(CATALOG, name, replace(entry, sources=tuple(sources)))
 
 
 def forget_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = catalog.dataset("ml-100k")
     files = tuple(replace(file, checksum=None) for file in entry.sources[0].files)
     sources = (replace(entry.sources[0], files=files), *entry.sources[1:])
-    monkeypatch.setitem(catalog.CATALOG, "ml-100k", replace(entry, sources=sources))
+    monkeypatch.setitem(CATALOG, "ml-100k", replace(entry, sources=sources))
 
 
 def pip_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pip know no packages but those in `folder`."""
+    """Let pip find only the packages in `folder`."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
 
 
 def wheel(folder: Path, interactions: str, items: str) -> None:
-    """A wheel of the name of RecBole's with other data."""
+    """Make a wheel with the name of RecBole's and other data."""
     folder.mkdir()
     data, about = "recbole/dataset_example/ml-100k/ml-100k", "recbole-1.2.1.dist-info"
     with zipfile.ZipFile(folder / "recbole-1.2.1-py3-none-any.whl", "w") as packed:
@@ -412,7 +413,7 @@ def wheel(folder: Path, interactions: str, items: str) -> None:
         packed.writestr(f"{about}/RECORD", "")
 
 
-def test_what_is_nowhere_is_downloaded_once(
+def test_a_missing_dataset_is_downloaded_once(
     publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_from_home: Path
 ) -> None:
     (tmp_path / "published" / "train.txt").write_text("0 1\n")
@@ -444,7 +445,7 @@ def test_a_download_of_other_content_is_refused(
 def test_a_folder_without_the_dataset_and_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     problem = r"could not be downloaded \(.*cannot be reached.*\); put gowalla.npz"
-    with socket.socket() as taken:  # bound but not listening: it refuses
+    with socket.socket() as taken:  # bound but not listening, so it refuses connections
         taken.bind(("127.0.0.1", 0))
         point_to(taken.getsockname()[1], monkeypatch, "gowalla")
         with pytest.raises(AleatorError, match=problem) as caught:
@@ -453,6 +454,6 @@ def test_a_folder_without_the_dataset_and_no_network(tmp_path: Path, monkeypatch
     assert "\n" not in str(caught.value)
 
 
-def test_what_has_no_direct_download_says_where_it_is(tmp_path: Path) -> None:
+def test_the_error_without_a_direct_download_names_the_page(tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=r"no direct download.*put ml10m.npz or the files of https://"):
         catalog.load_dataset("ml-10m", tmp_path)

@@ -1,4 +1,4 @@
-"""Downloads, against a real HTTP server on this machine."""
+"""Downloads from a real HTTP server on this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from aleator import progress as progress_module
 from aleator.data.download import ATTEMPTS, digest, fetch
 from aleator.errors import AleatorError
 
-CONTENT = bytes(range(256)) * 1024  # 256 KiB: several chunks
+CONTENT = bytes(range(256)) * 1024  # 256 KiB, which is several chunks
 CHECKSUMS = {
     "md5": hashlib.md5(CONTENT).hexdigest(),
     "sha256": hashlib.sha256(CONTENT).hexdigest(),
@@ -28,10 +29,10 @@ CHECKSUMS = {
 
 
 class Publisher(ThreadingHTTPServer):
-    """Offers CONTENT as /file, and remembers what it was asked for."""
+    """Offers CONTENT as /file and records the requests."""
 
     ranges = True  # whether a Range is honoured
-    cuts = 0  # how many of the next answers end half-way
+    cuts = 0  # how many of the next answers are cut in the middle
     asked: list[str | None]  # the Range header of each request
     sent: int  # bytes of content
 
@@ -49,7 +50,11 @@ class Answer(BaseHTTPRequestHandler):
         if self.path != "/file":
             self.send_error(404)
             return
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and self.server.ranges else 0
+        start = 0
+        if wanted and self.server.ranges:
+            match = re.fullmatch(r"bytes=(\d+)-", wanted)
+            assert match is not None
+            start = int(match[1])
         if start >= len(CONTENT):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(CONTENT)}")
@@ -64,7 +69,7 @@ class Answer(BaseHTTPRequestHandler):
         if self.server.cuts:
             self.server.cuts -= 1
             body = body[: len(body) // 2]  # then the connection is closed
-        self.server.sent += len(body)  # before the last byte leaves: the test may look as soon as it has it
+        self.server.sent += len(body)  # before the last byte is sent, because the test may look right after it
         self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
@@ -127,7 +132,7 @@ def test_a_part_that_is_longer_than_the_file_is_thrown_away(publisher: Publisher
 
 
 @pytest.mark.parametrize("expected", [{"checksum": "md5:" + "0" * 32}, {"checksum": "git:abc"}, {"size": 7}])
-def test_a_wrong_file_is_deleted_and_refused(publisher: Publisher, tmp_path: Path, expected: dict[str, str]) -> None:
+def test_a_wrong_file_is_deleted_and_refused(publisher: Publisher, tmp_path: Path, expected: dict[str, Any]) -> None:
     with pytest.raises(AleatorError, match="not the file that was expected"):
         fetch(publisher.url, tmp_path / "file", **expected)
     assert left_in(tmp_path) == []
@@ -158,12 +163,12 @@ def test_a_connection_that_is_cut_again_and_again_keeps_what_came(publisher: Pub
     assert len(came) > len(CONTENT) // 2
     assert CONTENT.startswith(came)
     assert len(publisher.asked) == ATTEMPTS
-    fetch(publisher.url, tmp_path / "file")  # the line is better now
+    fetch(publisher.url, tmp_path / "file")  # no answer is cut any more
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert publisher.sent == len(CONTENT)
 
 
-def test_a_missing_file_is_said_once_and_leaves_nothing(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_missing_file_is_asked_for_once_and_leaves_nothing(publisher: Publisher, tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match="answers 404"):
         fetch(publisher.url + "s", tmp_path / "file")
     assert publisher.asked == [None]
@@ -172,7 +177,7 @@ def test_a_missing_file_is_said_once_and_leaves_nothing(publisher: Publisher, tm
 
 def test_a_refused_connection_is_an_error_of_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with socket.socket() as taken:  # bound but not listening: nobody else gets the port, and it refuses
+    with socket.socket() as taken:  # bound but not listening, so it refuses connections
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(AleatorError, match="cannot be reached") as caught:
             fetch(f"http://127.0.0.1:{taken.getsockname()[1]}/file", tmp_path / "file")
@@ -180,7 +185,7 @@ def test_a_refused_connection_is_an_error_of_one_sentence(tmp_path: Path, monkey
     assert left_in(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_made_is_no_traceback(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(publisher: Publisher, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
     with pytest.raises(AleatorError, match="cannot be written"):
         fetch(publisher.url, tmp_path / "taken" / "file")
@@ -204,9 +209,9 @@ def test_progress_is_shown_on_a_terminal_unless_it_is_switched_off(
     pytest.importorskip("rich")
     monkeypatch.setenv("COLUMNS", "200")
 
-    def shown(screen: io.StringIO, **options: bool) -> str:
+    def shown(screen: io.StringIO, progress: bool = True) -> str:
         monkeypatch.setattr(sys, "stderr", screen)
-        fetch(publisher.url, tmp_path / "file", **options)
+        fetch(publisher.url, tmp_path / "file", progress=progress)
         return screen.getvalue()
 
     assert f"{len(CONTENT)}/{len(CONTENT)}" in shown(Terminal())

@@ -1,4 +1,4 @@
-"""Reading and writing: every format gives the same interactions, ids stay what they were, nothing goes unsaid."""
+"""Reading and writing: every format gives the same interactions, ids do not change, and notes say what was done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gzip
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aleator.data import interactions
-from aleator.data.formats import ALIASES, read, read_npz, read_titles, write
+from aleator.data.archives import read_parts
+from aleator.data.columns import ALIASES
+from aleator.data.formats import read, read_titles, write
 from aleator.data.interactions import Interactions
 from aleator.errors import AleatorError
+from tests.data.helpers import in_pieces_of
 
 RATED = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
 
@@ -33,7 +35,7 @@ DAYS = [1_577_923_200_000_000, 1_577_836_800_000_000]  # 2 and 1 January 2020, i
 
 
 def rows_of(data: Interactions) -> list[tuple[Any, ...]]:
-    """(user, item, rating, weight, time) of each row, None where there is none."""
+    """(user, item, rating, weight, time) of each row, with None for a column that is missing."""
     values = [data.users.decode(data.user), data.items.decode(data.item), data.rating, data.weight, data.time]
     return list(zip(*([None] * len(data) if v is None else v.tolist() for v in values), strict=True))
 
@@ -74,7 +76,7 @@ def test_every_table_file_gives_the_same_interactions(kind: str, tmp_path: Path)
 def test_a_path_may_be_text_and_a_format_may_be_given(tmp_path: Path) -> None:
     path = file(tmp_path, "interactions", "user,item\n1,2\n")
     assert rows_of(read(str(path), format="csv")) == [(1, 2, None, None, None)]
-    with pytest.raises(AleatorError, match="cannot be told from its name; give format= one of csv, tsv"):
+    with pytest.raises(AleatorError, match="does not show its format; give format= one of csv, tsv"):
         read(path)
     with pytest.raises(AleatorError, match=r"unknown format 'csw'; did you mean 'csv'\?"):
         read(path, format="csw")
@@ -103,13 +105,19 @@ def test_archives_of_bare_columns_and_of_parts(tmp_path: Path) -> None:
     np.savez(tmp_path / "named.npz", user_id=[1, 2], who=[3, 4], movieId=[5, 6])
     assert [row[:2] for row in rows_of(read(tmp_path / "named.npz"))] == [(1, 5), (2, 6)]
     assert [row[:2] for row in rows_of(read(tmp_path / "named.npz", user="who"))] == [(3, 5), (4, 6)]
-    parts = {"train_user": [1, 2], "train_item": [3, 4], "train_time": [7, 8], "test_user": [1], "test_item": [5]}
-    np.savez(tmp_path / "parts.npz", **parts)  # type: ignore[arg-type]
+    parts: dict[str, Any] = {
+        "train_user": [1, 2],
+        "train_item": [3, 4],
+        "train_time": [7, 8],
+        "test_user": [1],
+        "test_item": [5],
+    }
+    np.savez(tmp_path / "parts.npz", **parts)
     data = read(tmp_path / "parts.npz")
     assert [row[:2] for row in rows_of(data)] == [(1, 3), (2, 4), (1, 5)]
     assert data.time is None
     assert data.notes == ("parts put together: train, test", "columns not used: train_time")
-    assert {name: sorted(part) for name, part in read_npz(tmp_path / "parts.npz").items()} == {
+    assert {name: sorted(part) for name, part in read_parts(tmp_path / "parts.npz").items()} == {
         "train": ["item", "time", "user"],
         "test": ["item", "user"],
     }
@@ -133,7 +141,7 @@ ID_KINDS = ("close integers", "far integers", "floats", "texts")
 
 @st.composite
 def frames(draw: st.DrawFn) -> pl.DataFrame:
-    """Small tables with repeated pairs; one column in ten has missing values."""
+    """Small tables with repeated pairs. One column in ten has missing values."""
     kinds = {side: draw(st.sampled_from(ID_KINDS)) for side in ("user", "item")}
     if draw(st.booleans()):
         kinds["time"] = draw(st.sampled_from(list(KINDS)))
@@ -149,7 +157,7 @@ def frames(draw: st.DrawFn) -> pl.DataFrame:
 
 
 def outcome(source: Any, options: dict[str, Any]) -> list[Any]:
-    """All that was read, or the refusal without the name of the source."""
+    """Everything that was read, or the error message without the name of the source."""
     try:
         data = read(source, **options)
     except AleatorError as error:
@@ -182,18 +190,18 @@ def test_a_parquet_file_read_in_pieces_is_the_frame_that_was_written(
     path = tmp_path_factory.mktemp("pieces") / "a.parquet"
     frame.write_parquet(path, row_group_size=group)
     expected = outcome(frame, options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interactions, "PIECE", rows)
+    with in_pieces_of(rows):
         found = outcome(path, options)
-    if len(expected) == 1:  # refused; of two faults in one file either may be told
+    if len(expected) == 1:  # refused; of two faults in one file, either may be in the message
         assert len(found) == 1
     else:
         assert found == expected
 
 
 @pytest.fixture
-def two_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactions, "PIECE", 2)
+def two_rows_a_piece() -> Iterator[None]:
+    with in_pieces_of(2):
+        yield
 
 
 @pytest.mark.usefixtures("two_rows_a_piece")
@@ -205,12 +213,15 @@ def two_rows_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"time": [1, 2, 3, 4, 5, None]}, "column 'time' of .* has 1 missing values"),
         ({"item": [1.0, 2.0, 3.0, 4.0, 5.0, float("nan")]}, "item ids contain missing values"),
         ({"time": [1.0, 2.0, 3.0, 4.0, 5.0, float("inf")]}, "time column has missing or infinite"),
-        ({"rating": ["1", "2", "3", "4", "good", "5"]}, "taken as the rating but holds no numbers"),
-        ({"time": ["1.5", "1", "2", "3", "2020-01-01", "4"]}, "taken as the time but holds no numbers or ISO dates"),
+        ({"rating": ["1", "2", "3", "4", "good", "5"]}, "read as the rating but does not hold numbers"),
+        (
+            {"time": ["1.5", "1", "2", "3", "2020-01-01", "4"]},
+            "read as the time but does not hold numbers or ISO dates",
+        ),
         ({"weight": [1, 2, 3, 4, 5, 0]}, "a weight is not positive"),
     ],
 )
-def test_what_is_wrong_in_a_later_piece_is_told_of_the_whole_column(
+def test_a_fault_in_a_later_piece_is_reported_for_the_whole_column(
     column: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     pl.DataFrame({"user": range(6), "item": range(6)} | column).write_parquet(tmp_path / "a.parquet")
@@ -227,9 +238,7 @@ def test_what_is_wrong_in_a_later_piece_is_told_of_the_whole_column(
         (["2020", "2020", "2021"], [2020, 2020, 2021]),
     ],
 )
-def test_texts_are_all_numbers_or_all_dates_in_whatever_piece_they_stand(
-    texts: list[str], times: list[float], tmp_path: Path
-) -> None:
+def test_texts_are_all_numbers_or_all_dates_across_pieces(texts: list[str], times: list[float], tmp_path: Path) -> None:
     pl.DataFrame({"user": [1, 2, 3], "item": [1, 2, 3], "time": texts}).write_parquet(tmp_path / "a.parquet")
     data = read(tmp_path / "a.parquet")
     assert data.time is not None
@@ -318,7 +327,7 @@ def test_the_usual_names_asked_for_are_among_the_aliases() -> None:
     assert {name.lower() for name in asked.split()} <= known
 
 
-def test_named_columns_win_and_what_is_left_is_told() -> None:
+def test_named_columns_win_and_a_note_lists_the_others() -> None:
     columns = {"user": [1], "who": [2], "item": [3], "what": [4], "rating": [5], "note": ["x"]}
     data = read(columns, user="who", item="what", weight="rating")
     assert rows_of(data) == [(2, 4, None, 5, None)]
@@ -329,7 +338,7 @@ def test_a_column_that_is_taken_leaves_its_role_to_the_next_name() -> None:
     assert rows_of(read({"item_id": [1], "asin": ["x"]}, user="item_id"))[0][:2] == (1, "x")
 
 
-def test_ratings_that_decide_nothing_are_told() -> None:
+def test_a_note_says_when_ratings_are_not_used() -> None:
     columns = {"user": [1, 1], "item": [2, 3], "rating": [3, 5]}
     assert read(columns).notes == (RATED,)
     kept = read(columns, min_rating=4)
@@ -337,7 +346,7 @@ def test_ratings_that_decide_nothing_are_told() -> None:
     assert rows_of(kept) == [(1, 3, 5, None, None)]
 
 
-def test_cleaning_is_told_in_order_with_counts(tmp_path: Path) -> None:
+def test_notes_on_cleaning_are_in_order_with_counts(tmp_path: Path) -> None:
     rows = ["a,1,5", "a,1,4", "a,2,5", "b,1,5", "b,2,5", "c,1,5", "c,3,1"]
     path = file(tmp_path, "a.csv", "user,item,rating,who\n" + "\n".join(f"{row},x" for row in rows) + "\n")
     data = read(path, min_rating=2, k_core=2)
@@ -452,8 +461,8 @@ def test_any_text_comes_back_from_every_file(tmp_path_factory: pytest.TempPathFa
 )
 def test_dates_as_text_are_times(texts: list[str], tmp_path: Path) -> None:
     text = "user,item,datetime\n" + "".join(f"1,{n},{t}\n" for n, t in enumerate(texts))
-    columns = {"user": [1, 1], "item": [1, 2], "datetime": texts}
-    np.savez(tmp_path / "a.npz", **columns)  # type: ignore[arg-type]
+    columns: dict[str, Any] = {"user": [1, 1], "item": [1, 2], "datetime": texts}
+    np.savez(tmp_path / "a.npz", **columns)
     sources = [file(tmp_path, "a.csv", text), tmp_path / "a.npz", columns, pd.DataFrame(columns), pl.DataFrame(columns)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -466,16 +475,17 @@ def test_dates_as_text_are_times(texts: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "dict of pandas", "objects"])
 def test_dates_in_frames_are_times(kind: str, zone: str | None) -> None:
-    moments = pd.Series(pd.to_datetime(["2020-01-02", "2020-01-01"])).dt.tz_localize("UTC")
+    moments: Any = pd.Series(pd.to_datetime(["2020-01-02", "2020-01-01"])).dt.tz_localize("UTC")
     moments = moments.dt.tz_convert(zone) if zone else moments.dt.tz_localize(None)
     frame = pd.DataFrame({"user": [1, 1], "item": [1, 2], "timestamp": moments})
-    source: Any = {
+    sources: dict[str, Callable[[], Any]] = {
         "pandas": lambda: frame,
         "polars": lambda: pl.from_pandas(frame),
         "pyarrow": lambda: pa.Table.from_pandas(frame),
         "dict of pandas": lambda: dict(frame.items()),
         "objects": lambda: {**frame, "timestamp": [t.to_pydatetime() for t in moments]},
-    }[kind]()
+    }
+    source = sources[kind]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         data = read(source)
@@ -535,14 +545,14 @@ def test_titles_of_texts_with_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [("t.csv", "", "is empty"), ("t.csv", "item\n1\n", "has one column"), ("t.what", "1", "cannot be told")],
+    [("t.csv", "", "is empty"), ("t.csv", "item\n1\n", "has one column"), ("t.what", "1", "does not show its format")],
 )
 def test_bad_titles_are_refused(name: str, content: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=says):
         read({"user": [1], "item": [1]}, titles=file(tmp_path, name, content))
 
 
-def test_titles_that_are_nowhere_are_refused(tmp_path: Path) -> None:
+def test_a_missing_file_of_titles_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match="there is no file"):
         read({"user": [1], "item": [1]}, titles=tmp_path / "no.csv")
     with pytest.raises(AleatorError, match="is a folder"):
@@ -591,7 +601,7 @@ def test_an_archive_of_texts_holds_unicode_arrays(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     data = read({"user": [1], "item": [2]})
-    with pytest.raises(AleatorError, match=r"names no format.*; end it in csv"):
+    with pytest.raises(AleatorError, match=r"does not name a format.*; end it in csv"):
         write(data, tmp_path / "a.xlsx")
     with pytest.raises(AleatorError, match="there is no folder"):
         write(data, tmp_path / "no" / "a.csv")
@@ -631,29 +641,29 @@ BAD_FILES: list[tuple[str, str | bytes, str]] = [
     ("a.csv", "user,item\nNaN,1\n2,2\n", "column 'user' of .* has 1 missing values"),
     ("a.csv", "user,item\nnan,1\n2.5,2\n", "column 'user' of .* has 1 missing values"),
     ("a.csv", 'user,item\n"",1\nb,2\n', "column 'user' of .* has 1 missing values"),
-    ("a.csv", "user,item,rating\n1,1,good\n", "taken as the rating but holds no numbers"),
+    ("a.csv", "user,item,rating\n1,1,good\n", "read as the rating but does not hold numbers"),
     ("a.csv", "user,item,rating\n1,1,\n1,2,3\n", "column 'rating' of .* has 1 missing values"),
     ("a.csv", "user,item,rating\n1,1,NaN\n1,2,3\n", "rating column has missing"),
     ("a.csv", "user,item,weight\n1,1,0\n", "a weight is not positive"),
     ("a.csv", "user,item,weight\n1,1,-3\n", "a weight is not positive"),
     ("a.csv", "user,item,weight\n1,1,NaN\n", "weight column has missing"),
     ("a.csv", "user,item,weight\n1,1,inf\n", "weight column has missing or infinite"),
-    ("a.csv", "user,item,time\n1,1,yesterday\n", "taken as the time but holds no numbers or ISO dates"),
+    ("a.csv", "user,item,time\n1,1,yesterday\n", "read as the time but does not hold numbers or ISO dates"),
     ("a.csv", "user,item,time\n1,1,2020-01-01\n1,2,NaT\n", "time column has missing"),
     ("a.csv", bytes(range(256)) * 4, "cannot be read as csv"),
     ("a.csv", "user,item\nJosé,1\n".encode("latin-1"), "cannot be read as csv"),
     ("a.csv", "user,item\n1,2\n".encode("utf-16"), "cannot be read as csv|has no user column"),
     ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 1000, mtime=0)[:-20], "cannot be read as csv"),
-    ("a.inter", "user_id:token\titem_id:token\trating:float\n1\t2\tbad\n", "holds no numbers"),
+    ("a.inter", "user_id:token\titem_id:token\trating:float\n1\t2\tbad\n", "does not hold numbers"),
     ("a.inter", "user,item\n1,2\n", "has no user column"),
     ("a.parquet", "user,item\n1,2\n", "cannot be read as parquet"),
     ("a.parquet", b"PAR1" + bytes(100) + b"PAR1", "cannot be read as parquet"),
-    ("u.data", "1\t2\t3\n", "u.data, which has 4 columns and not 3"),
-    ("u.data", "1\t2\t3\t4\t5\n", "u.data, which has 4 columns and not 5"),
-    ("u.data", "1 2 3 4\n", "u.data, which has 4 columns and not 1"),
-    ("u.data", "user\titem\trating\ttime\n1\t2\t3\t4\n", "holds no numbers"),
+    ("u.data", "1\t2\t3\n", "u.data has 4 columns, but .* has 3"),
+    ("u.data", "1\t2\t3\t4\t5\n", "u.data has 4 columns, but .* has 5"),
+    ("u.data", "1 2 3 4\n", "u.data has 4 columns, but .* has 1"),
+    ("u.data", "user\titem\trating\ttime\n1\t2\t3\t4\n", "does not hold numbers"),
     ("ratings.dat", "1::2::3\n", "column 'time' of .* has 1 missing values"),
-    ("ratings.dat", "1::2::3::4::5\n", "holds no numbers"),
+    ("ratings.dat", "1::2::3::4::5\n", "does not hold numbers"),
     ("ratings.dat", "1,2,3,4\n", "column 'item' of .* has 1 missing values"),
     ("ratings.dat", b"\xff\xfe\x00\x01", "cannot be read as ratings.dat"),
     ("train.txt", "0 1\n1 a b\n", "line 2 of .* is not a list of integers"),
@@ -665,12 +675,12 @@ BAD_FILES: list[tuple[str, str | bytes, str]] = [
     ("train.txt.gz", b"0 1 2\n", "cannot be read as adjacency"),
     ("a.npz", "text", "is not a numpy archive"),
     ("a.npz", b"PK\x03\x04 and no more", "is not a numpy archive"),
-    ("a.xlsx", "anything", "cannot be told from its name"),
+    ("a.xlsx", "anything", "does not show its format"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "says"), BAD_FILES)
-def test_a_bad_file_gets_one_clear_sentence(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
+def test_a_bad_file_gets_a_message_of_one_line(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=says) as caught:
         read(file(tmp_path, name, content))
     message = str(caught.value)
@@ -718,7 +728,7 @@ def test_an_archive_with_a_changed_byte_is_refused(tmp_path: Path) -> None:
         ({"user": [], "item": []}, "no interactions"),
         ({"u": [1], "i": [2]}, "has no user column among u, i"),
         ({"user": [[1, 2]], "item": [[3, 4]]}, "2 dimensions"),
-        ({"user": [1], "item": [2], "rating": ["x"]}, "holds no numbers"),
+        ({"user": [1], "item": [2], "rating": ["x"]}, "does not hold numbers"),
         ({"user": np.array([b"a"]), "item": [2]}, "user ids are of type"),
         ({"user": np.array(["a"], object), "item": [2]}, "cannot be read as npz"),
         ({"train_user": [1], "test_item": [2]}, "has no user column"),
@@ -747,7 +757,7 @@ BAD_SOURCES: list[tuple[Callable[[], Any], str]] = [
     (lambda: pd.DataFrame({"user": [], "item": []}), "has no rows"),
     (lambda: pd.DataFrame([[1, 2, 3]], columns=["user", "user", "item"]), "the frame cannot be read"),
     (lambda: pd.DataFrame([[1, 2, 3]]), "has no user column among 0, 1, 2"),
-    (lambda: pd.DataFrame({"user": [1], "item": [2], "rating": ["x"]}), "holds no numbers"),
+    (lambda: pd.DataFrame({"user": [1], "item": [2], "rating": ["x"]}), "does not hold numbers"),
     (lambda: pd.DataFrame({"user": [1, 1], "item": [1, 2], "time": [pd.Timestamp(0), pd.NaT]}), "has 1 missing values"),
     (lambda: pl.DataFrame({"user": [[1], [2]], "item": [1, 2]}), "user ids are of type"),
     (lambda: pl.DataFrame({"user": [{"a": 1}], "item": [1]}), "2 dimensions|is of type Struct"),
@@ -776,7 +786,7 @@ BAD_SOURCES: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "says"), BAD_SOURCES)
-def test_a_bad_frame_or_matrix_gets_one_clear_sentence(make: Callable[[], Any], says: str) -> None:
+def test_a_bad_frame_or_matrix_gets_a_message_of_one_line(make: Callable[[], Any], says: str) -> None:
     with pytest.raises(AleatorError, match=says) as caught:
         read(make())
     assert "\n" not in str(caught.value)
@@ -785,14 +795,14 @@ def test_a_bad_frame_or_matrix_gets_one_clear_sentence(make: Callable[[], Any], 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"user": "who"}, "the dict has no column 'who'; it has user, item"),
+        ({"user": "who"}, "the dict has no column 'who'; name one of user, item"),
         ({"user": "user", "item": "user"}, "column 'user' is named as user and item"),
         ({"min_ratings": 3}, r"unknown option of read 'min_ratings'; did you mean 'min_rating'\?"),
-        ({"duplicates": "last"}, "unknown way with duplicates 'last'"),
+        ({"duplicates": "last"}, "unknown value of duplicates 'last'"),
         ({"min_rating": 3}, "there is no rating"),
         ({"k_core": 0}, "k_core is 0"),
         ({"k_core": 3}, "cleaning left no interactions"),
-        ({"format": "csv"}, "format was given but the source is no file"),
+        ({"format": "csv"}, "format was given but the source is not a file"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], says: str) -> None:
@@ -800,7 +810,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], says: s
         read({"user": [1, 2], "item": [1, 2]}, **options)
 
 
-def test_columns_of_what_has_none_cannot_be_named(tmp_path: Path) -> None:
+def test_columns_cannot_be_named_where_there_are_none(tmp_path: Path) -> None:
     for source in (sp.eye(2).tocsr(), file(tmp_path, "train.txt", "0 1\n")):
         with pytest.raises(AleatorError, match=r"has no columns to name; leave out weight="):
             read(source, weight="w")

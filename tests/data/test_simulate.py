@@ -1,4 +1,4 @@
-"""Simulated worlds: what was observed follows from what is true, and the truth can be asked for."""
+"""Simulated worlds: the interactions follow from the true labels, and every true label is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def world() -> World:
 
 
 def everything(world: World) -> np.ndarray[Any, Any]:
-    """[n_users, n_items] true labels."""
+    """True labels of all pairs, [n_users, n_items]."""
     return world.likes(np.arange(world.interactions.n_users)[:, None], np.arange(world.interactions.n_items))
 
 
@@ -108,7 +108,7 @@ def test_labels_are_drawn_with_their_probability(world: World) -> None:
     for low, high in ((0.0, 0.02), (0.1, 0.2), (0.4, 0.6), (0.8, 0.9), (0.98, 1.0)):
         band = (p >= low) & (p < high)
         assert truth[band].mean() == pytest.approx(p[band].mean(), abs=0.01)
-    # the draws of a user or of an item do not hang together beyond p
+    # given p, the labels of a user or of an item are independent
     residual = truth - p
     for axis in (0, 1):
         z = residual.sum(axis) / np.sqrt((p * (1 - p)).sum(axis))
@@ -136,7 +136,7 @@ def test_unobserved_pairs_are_unobserved_uniform_and_truly_labelled(world: World
 
 
 def test_users_who_liked_nothing_are_shown_more() -> None:
-    for per_user in (2, 100):  # two showings alone would leave most users with nothing
+    for per_user in (2, 100):  # with two showings alone, most users would have liked nothing
         assert len(np.unique(simulate(per_user=per_user).interactions.user)) >= 950
 
 

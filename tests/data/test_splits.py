@@ -1,11 +1,11 @@
-"""Splits: disjoint parts that hold all pairs, in time order where that is asked, the same for any order of the rows."""
+"""Splits: the parts are disjoint and hold all pairs, and they do not depend on the order of the rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def parts(split: Split) -> tuple[Pairs, Pairs, Pairs]:
 
 
 def split_or_none(data: Interactions, **options: Any) -> Split | None:
-    """The split, or None where the data are too few for one."""
+    """The split, or None if there are too few data for one."""
     try:
         return data.split(**options)
     except AleatorError as error:
@@ -53,14 +53,14 @@ def split_or_none(data: Interactions, **options: Any) -> Split | None:
 
 
 def world(n_users: int = 60, n_items: int = 40, seed: int = 0, **rest: Any) -> Interactions:
-    """Users with 2 to 30 items each, times all different."""
+    """Users with 2 to 30 items each. All times differ."""
     rng = np.random.default_rng(seed)
     rows = [(u, i) for u in range(n_users) for i in rng.choice(n_items, rng.integers(2, 31), replace=False)]
     time = rng.permutation(len(rows))
     return Interactions.of([u for u, _ in rows], [i for _, i in rows], time=time, **rest)
 
 
-# What holds for every split
+# Properties of every split
 
 
 @pytest.mark.parametrize("by", BYS)
@@ -101,14 +101,14 @@ def test_what_is_carved_does_not_depend_on_the_order_of_the_rows(
 ) -> None:
     mixed = list(rows)
     shuffled.shuffle(mixed)
-    carved = []
+    carved: list[Any] = []
     for order in (rows, mixed):
         data = of_rows(order)
         nothing = data.take(np.zeros(len(data), bool))
         try:
             carved.append(parts(Split(data, nothing, nothing, valid_by=valid_by).carve(0.3, seed)))
         except AleatorError as error:
-            carved.append(str(error))  # type: ignore[arg-type]
+            carved.append(str(error))
     assert carved[0] == carved[1]
 
 
@@ -217,7 +217,7 @@ def test_wrong_shares_are_refused(valid: float, test: float) -> None:
 
 def test_a_misspelt_split_is_refused() -> None:
     with pytest.raises(AleatorError, match=r"unknown split 'user-time'; did you mean 'user_time'\?"):
-        world().split(by="user-time")  # type: ignore[arg-type]
+        world().split(by=cast(Any, "user-time"))
 
 
 @pytest.mark.parametrize("by", ["random", "user_time", "last"])
@@ -277,13 +277,13 @@ def test_at_random_is_carved_where_no_order_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "taken"),  # half of an item's pairs at most, and else the least level that holds the share of 2484
+    ("share", "taken"),  # the lowest level that gives the share of 2484 pairs, at most half of an item's
     [(0.1, [2, 30, *[31] * 7]), (0.2, [2, 30, 60, *[68] * 6])],
 )
 def test_balanced_takes_as_many_of_every_item(share: float, taken: list[int]) -> None:
     rng = np.random.default_rng(0)
     rows = [(u, i) for i, size in enumerate([4, 60, 120, 300]) for u in rng.choice(400, size, replace=False)]
-    rows += [(u, i) for u in range(400) for i in range(4, 9)]  # so that no user is left without a training pair
+    rows += [(u, i) for u in range(400) for i in range(4, 9)]  # so that every user keeps a training pair
     data = Interactions.of([u for u, _ in rows], [i for _, i in rows])
     carved = bare(data, valid_by="balanced").carve(share)
     assert carved.valid.popularity.tolist() == taken
@@ -362,7 +362,7 @@ def test_given_pairs_stand_in_the_first_part_that_has_them(a: Any, b: Any, c: An
     assert parts(made) == (pairs(train), pairs(valid) - pairs(train), pairs(test) - pairs(train) - pairs(valid))
     for name, part, before in (("valid", made.valid, valid), ("test", made.test, test)):
         left_out = len(before) - len(part)
-        told = f"{name}: {left_out} pairs that also stand in an earlier part were left out"
+        told = f"{name}: {left_out} pairs that are also in an earlier part were left out"
         assert (told in part.notes) == (left_out > 0)
     assert made.counts == {"train": len(a), "valid": len(b), "test": len(c)}
 
@@ -386,9 +386,9 @@ def test_ids_of_different_widths_are_the_same_ids() -> None:
 
 @pytest.mark.parametrize("place", ["test", "valid"])
 def test_parts_of_frames_with_ids_of_different_types_are_refused(place: str) -> None:
-    typed = {"frame": "polars"}
-    train, other = Interactions.of([1, 2], [1, 2], **typed), Interactions.of(["1", "2"], [3, 4], **typed)
-    test = other if place == "test" else Interactions.of([1, 2], [3, 4], **typed)
+    train = Interactions.of([1, 2], [1, 2], frame="polars")
+    other = Interactions.of(["1", "2"], [3, 4], frame="polars")
+    test = other if place == "test" else Interactions.of([1, 2], [3, 4], frame="polars")
     with pytest.raises(AleatorError, match="user ids are integers in one part and texts in another"):
         Split.of(train, test, other if place == "valid" else None)
 
@@ -400,7 +400,7 @@ def test_floats_and_integers_are_different_types() -> None:
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "inter", "parquet", "npz"])
 def test_a_split_that_was_written_is_the_same_when_read(ending: str, tmp_path: Path) -> None:
-    items = ["1", "2", "3", "x", "10", "11"]  # texts, though a part may have digits alone
+    items = ["1", "2", "3", "x", "10", "11"]  # texts, although one part may have only digits
     data = Interactions.of([1] * 6, items, time=range(6))
     for test_rows in ([0, 1], [0, 3], [4, 5]):
         held = np.isin(np.arange(6), test_rows)

@@ -1,4 +1,4 @@
-"""Tail: whole popularity levels, least popular first, as many as fit."""
+"""Tail: as many whole popularity levels as fit, starting with the least popular one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aleator.data.formats import read_npz
-from aleator.data.tail import Tail
+from aleator.data.archives import read_parts
+from aleator.data.tail import DEFAULT_TAIL, Tail
 from aleator.errors import AleatorError
 
 ARCHIVES = Path(os.environ.get("ALEATOR_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -21,7 +21,7 @@ PERCENT = st.integers(1, 99)
 
 
 def brute_force(weights: list[int], popularity: list[int], share: Fraction) -> int:
-    """The highest level up to which the weights stay within the share."""
+    """The highest level up to which the sum of the weights stays within the share."""
     cut = -1
     for level in sorted(set(popularity)):
         within = sum(w for w, p in zip(weights, popularity, strict=True) if p <= level)
@@ -75,6 +75,10 @@ def test_items_without_interactions_are_tail() -> None:
     assert Tail.mass(0.5).mask(np.array([0, 9, 0])).tolist() == [True, False, True]
 
 
+def test_the_default_tail_has_half_of_the_interactions() -> None:
+    assert Tail.mass(0.5) == DEFAULT_TAIL
+
+
 @pytest.mark.parametrize("text", ["mass:0.5", "count:56", "items:0.85", "count:1234567", "mass:0.123456789", "count:0"])
 def test_a_tail_is_written_as_it_is_parsed(text: str) -> None:
     assert str(Tail.parse(text)) == text
@@ -109,7 +113,7 @@ def test_on_yelp2018_half_the_mass_is_popularity_up_to_55() -> None:
     path = ARCHIVES / "yelp2018.npz"
     if not path.is_file():
         pytest.skip(f"no archive {path}; set ALEATOR_DATA to the folder that has it")
-    parts = read_npz(path)
+    parts = read_parts(path)
     n_items = int(max(part["item"].max() for part in parts.values())) + 1
     popularity = np.bincount(parts["train"]["item"], minlength=n_items)
     assert Tail.mass(0.5).cut(popularity) == 55

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from aleator.batches import Users
-from aleator.data.interactions import Interactions, Vocabulary
+from aleator.data.interactions import Interactions
+from aleator.data.vocabulary import Vocabulary
 from aleator.device import BUDGETS
 from aleator.evaluation.held_out import HeldOut
 

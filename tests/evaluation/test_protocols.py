@@ -14,9 +14,10 @@ from torch import Tensor
 
 import aleator as al
 from aleator.batches import Histories, Users
-from aleator.data.interactions import Interactions, Vocabulary
+from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
+from aleator.data.vocabulary import Vocabulary
 from aleator.evaluation.protocols import PROTOCOLS, evaluate
 from aleator.evaluation.report import Report
 from aleator.ranking.top import best

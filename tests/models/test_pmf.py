@@ -117,9 +117,9 @@ def test_pairs_are_the_block_at_these_places_and_newcomers_resemble_known_users(
     assert float(torch.corrcoef(both)[0, 1]) > 0.9
 
 
-def test_aur_does_not_take_its_logits_for_scores() -> None:
+def test_aur_does_not_take_its_logits_for_scores(larger: al.Split) -> None:
     """AUR skips most of a large catalogue by bounds on inner products, which these scores are not."""
-    model = al.PMF(dim=2, max_epochs=1).fit(tiny_world())
+    model = al.PMF(dim=2, max_epochs=1).fit(larger)
     assert model.factors(model.users([0])) is None
 
 

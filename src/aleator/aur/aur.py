@@ -57,8 +57,8 @@ class AUR(Recommender):
     The others take those of a model that did not see the pair: "loo" in closed form where there is one, "cross-fit" by
     fitting the model again without parts of the pairs.
 
-    `joint=Joint(...)` then trains both together (AUR-J). `recipe="paper"` is the protocol of the paper's released program,
-    which chooses epochs and lam on the test part. It serves only to compare with published numbers.
+    `joint=Joint(...)` then trains both together (AUR-J). `recipe="paper"` is the protocol of the paper's released
+    program, which chooses epochs and lam on the test part. It serves only to compare with published numbers.
     """
 
     model: Model = field(kw_only=False)

@@ -1,10 +1,10 @@
-"""The command line: the same verbs as in Python, and nothing more."""
+"""The command line. Each command does what the Python call of that name does."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
@@ -13,7 +13,20 @@ from aleator.errors import AleatorError
 from aleator.version import __version__
 
 
-def _version(wanted: bool) -> None:
+@runtime_checkable
+class ParserError(Protocol):
+    """A wrong option or argument, as the parser raises it.
+
+    Older versions of typer raise click's exceptions, newer ones their own. Both have these two attributes.
+    """
+
+    exit_code: int
+
+    def show(self) -> None:
+        """Print the message on stderr."""
+
+
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(__version__)
         raise typer.Exit
@@ -40,14 +53,14 @@ app.command()(doctor.doctor)
 @app.callback()
 def about(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Recommendation with aleatoric uncertainty."""
 
 
 def main() -> None:
-    """Run a command: 0 when it went well, 2 for a mistake in the input, 130 for Ctrl-C."""
+    """Run a command. The exit code is 0 if it went well, 2 after a mistake in the input, and 130 after Ctrl-C."""
     try:
         code = app(standalone_mode=False)
     except AleatorError as error:
@@ -55,14 +68,14 @@ def main() -> None:
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    except BrokenPipeError:  # the reader, such as head, has gone
+    except BrokenPipeError:  # a reader such as head has closed the pipe; at exit Python would write to it once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except Exception as error:
-        if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+        if not isinstance(error, ParserError):
             raise
-        error.show()  # a wrong option or argument, told by the parser
+        error.show()
         code = error.exit_code
-    if code == 130:  # the parser turns Ctrl-C into this code by itself
-        print("interrupted; what was not finished was not written", file=sys.stderr)
+    if code == 130:  # also where the parser itself turned Ctrl-C into this code
+        print("interrupted; unfinished results were not written", file=sys.stderr)
     sys.exit(code or 0)

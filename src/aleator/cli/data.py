@@ -1,11 +1,13 @@
-"""aleator data: describe, split, convert."""
+"""aleator data: describe, split or convert interactions."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from aleator.cli.options import DATA_ROOT, DATASET, JSON, MIN_RATING, TAIL, show_json
 from aleator.data import catalog
@@ -13,10 +15,10 @@ from aleator.data.formats import write
 from aleator.data.interactions import Interactions
 from aleator.data.opening import open_dataset, open_file
 from aleator.data.splits import By, Split
-from aleator.data.tail import Tail
+from aleator.data.tail import DEFAULT_TAIL, Tail
 from aleator.errors import AleatorError, require
 
-app = typer.Typer(help="Look at, split and convert interactions.", no_args_is_help=True)
+app = typer.Typer(help="Describe, split or convert interactions.", no_args_is_help=True)
 K_CORE = Annotated[int | None, typer.Option(help="Keep users and items with at least this many interactions.")]
 
 
@@ -29,9 +31,9 @@ def describe(
     k_core: K_CORE = None,
     json: JSON = False,
 ) -> None:
-    """Counts of users, items and pairs, as the files give them, and what is tail."""
+    """Show the numbers of users, items and pairs in the files, and which items are tail items."""
     opened = open_dataset(dataset, data_root, min_rating=min_rating, k_core=k_core)
-    about = described(opened, Tail.parse(tail) if tail else Tail.mass(0.5))
+    about = described(opened, Tail.parse(tail) if tail else DEFAULT_TAIL)
     if json:
         show_json(about)
         return
@@ -47,59 +49,75 @@ def describe(
 
 def described(opened: Split | Interactions, tail: Tail) -> dict[str, Any]:
     """What `describe --json` prints."""
-    everything = opened.everything if isinstance(opened, Split) else opened
     if isinstance(opened, Split):
-        counts = opened.counts or {p: len(getattr(opened, p)) for p in ("train", "valid", "test")}
-        notes = dict.fromkeys((*opened.train.notes, *opened.valid.notes, *opened.test.notes))
+        everything = opened.everything
+        parts = _parts(opened)
+        counts = opened.counts or {name: len(part) for name, part in parts.items()}
+        notes = [note for part in parts.values() for note in part.notes]
     else:
-        counts, notes = {"train": len(opened), "valid": 0, "test": 0}, dict.fromkeys(opened.notes)
-    popularity = everything.popularity
+        everything = opened
+        counts = {"train": len(opened), "valid": 0, "test": 0}
+        notes = list(opened.notes)
+    return {
+        "users": everything.n_users,
+        "items": everything.n_items,
+        **counts,
+        "tail": _about_tail(tail, everything.popularity),
+        "notes": list(dict.fromkeys(notes)),  # the parts of a split share some notes
+    }
+
+
+def _parts(split: Split) -> dict[str, Interactions]:
+    return {"train": split.train, "valid": split.valid, "test": split.test}
+
+
+def _about_tail(tail: Tail, popularity: NDArray[np.int64]) -> dict[str, Any]:
     mask = tail.mask(popularity)
-    about = {
+    return {
         "rule": str(tail),
         "cut": tail.cut(popularity),
         "items": float(mask.mean()),
         "interactions": float(popularity[mask].sum() / popularity.sum()),
         "text": tail.describe(popularity),
     }
-    return {"users": everything.n_users, "items": everything.n_items, **counts, "tail": about, "notes": list(notes)}
 
 
 @app.command()
 def split(
     dataset: DATASET,
-    out: Annotated[Path, typer.Option(help="Folder for train, valid and test files.")],
-    by: Annotated[By, typer.Option(help="How the test and validation parts are taken.")] = "random",
+    out: Annotated[Path, typer.Option(help="New folder for the train, valid and test files.")],
+    by: Annotated[By, typer.Option(help="Which pairs are held out: random pairs, or the latest ones.")] = "random",
     valid: Annotated[float, typer.Option(help="Share of all pairs for validation.")] = 0.1,
     test: Annotated[float, typer.Option(help="Share of all pairs for the test.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
-    format: Annotated[str, typer.Option(help="csv, tsv, parquet, inter or npz.")] = "parquet",
+    seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 0,
+    format: Annotated[str, typer.Option(help="Format of the files: csv, tsv, parquet, inter or npz.")] = "parquet",
     min_rating: MIN_RATING = None,
     k_core: K_CORE = None,
     json: JSON = False,
 ) -> None:
     """Split a file of interactions into train, validation and test files."""
     made = open_file(dataset, min_rating=min_rating, k_core=k_core).split(valid=valid, test=test, by=by, seed=seed)
-    require(not out.exists() or (out.is_dir() and not any(out.iterdir())), f"'{out}' is not empty", "give a new folder")
+    free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    require(free, f"'{out}' is not empty", "give a new folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise AleatorError(f"the folder '{out}' cannot be made ({error})", "give another place") from None
     written = {}
-    for part in ("train", "valid", "test"):
-        if len(getattr(made, part)):
-            write(getattr(made, part), out / f"{part}.{format}")
-            written[part] = len(getattr(made, part))
+    for name, part in _parts(made).items():
+        if len(part):
+            write(part, out / f"{name}.{format}")
+            written[name] = len(part)
     if json:
         show_json({"out": str(out), **written})
     else:
-        print(f"{out}: " + ", ".join(f"{part} {count:,}" for part, count in written.items()) + " pairs")
+        print(f"{out}: " + ", ".join(f"{name} {count:,}" for name, count in written.items()) + " pairs")
 
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(help="A file of interactions.")],
-    target: Annotated[Path, typer.Argument(help="A name ending in csv, tsv, parquet, inter or npz.")],
+    source: Annotated[str, typer.Argument(help="File of interactions.")],
+    target: Annotated[Path, typer.Argument(help="File to write. It ends in csv, tsv, parquet, inter or npz.")],
     min_rating: MIN_RATING = None,
     k_core: K_CORE = None,
     json: JSON = False,
@@ -110,4 +128,6 @@ def convert(
     if json:
         show_json({"out": str(target), "pairs": len(opened), "notes": list(opened.notes)})
     else:
-        print(f"{target}: {len(opened):,} pairs" + "".join(f"\nnote: {note}" for note in opened.notes))
+        print(f"{target}: {len(opened):,} pairs")
+        for note in opened.notes:
+            print(f"note: {note}")

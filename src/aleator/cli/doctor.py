@@ -31,7 +31,7 @@ PACKAGES = (
 
 
 def doctor(data_root: DATA_ROOT = None, json: JSON = False) -> None:
-    """Versions, devices and datasets at hand, with what is missing and what for."""
+    """Show the installed versions, the device and the datasets at hand, with advice on what is missing."""
     about = examine(data_root)
     if json:
         show_json(about)
@@ -45,13 +45,8 @@ def doctor(data_root: DATA_ROOT = None, json: JSON = False) -> None:
 
 
 def examine(data_root: Any = None) -> dict[str, Any]:
-    """What `doctor --json` prints."""
-    packages: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            packages[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            packages[name] = None
+    """What `doctor --json` prints: python, platform, cores, device, packages, datasets and advice."""
+    packages = {name: _version_of(name) for name in PACKAGES}
     advice = []
     if packages["implicit"] is None:
         advice.append("MF by ALS on the CPU needs implicit: pip install implicit")
@@ -65,3 +60,10 @@ def examine(data_root: Any = None) -> dict[str, Any]:
         "datasets": catalog.at_hand(data_root),
         "advice": advice,
     }
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

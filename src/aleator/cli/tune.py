@@ -1,4 +1,4 @@
-"""aleator tune: search for good options."""
+"""aleator tune: search for good options on the validation part."""
 
 from __future__ import annotations
 
@@ -16,57 +16,55 @@ from aleator.aur.choice import Select
 from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, show_json, show_table
 from aleator.data.opening import open_dataset
 from aleator.errors import require
-from aleator.recipe import RecipeName
+from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.tuning import search as tuning
 from aleator.tuning.trials import ENOUGH
 
 FIGURES = ("recall@20", "tail_recall@50", "lam", "epochs", "seconds")
-SHOWN = 5  # trials in the table, beside the defaults
+SHOWN = 5  # trials in the table beside the defaults
 
 
 def tune(
     dataset: DATASET,
     model: Annotated[str, typer.Option(help="The model of the expectation.")] = "mf",
-    uncertainty: Annotated[bool, typer.Option(help="Search with the uncertainty estimator on top of it.")] = True,
+    uncertainty: Annotated[bool, typer.Option(help="Search with the uncertainty estimator beside the model.")] = True,
     estimator: Annotated[str, typer.Option(help="The uncertainty estimator: factor, or mlp (AUR-M).")] = "factor",
     only: Annotated[
-        tuning.Only | None, typer.Option(help="Search the options of the model alone, or of the uncertainty alone.")
+        tuning.Only | None, typer.Option(help="Search only the options of the model, or only those of the uncertainty.")
     ] = None,
     select: Annotated[
-        Select | None, typer.Option(help="With uncertainty: overall (Recall@20, the default) or balanced (the tail).")
+        Select | None,
+        typer.Option(help="What to search for with uncertainty: overall (Recall@20, the default) or balanced."),
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many in all, with those that the study has already.")] = 30,
-    timeout: Annotated[float | None, typer.Option(help="Begin no trial after so many seconds.")] = None,
+    trials: Annotated[int, typer.Option(help="Number of trials, including those that the study has already.")] = 30,
+    timeout: Annotated[float | None, typer.Option(help="Start no new trial after this many seconds.")] = None,
     study: Annotated[
-        Path | None, typer.Option(help="File of all trials; one that exists is continued. tune-DATASET-MODEL.db")
+        Path | None,
+        typer.Option(help="File of all trials. An existing one is continued. By default tune-DATASET-MODEL.db."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="TOML file for the best options; beside the study.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="TOML file for the best options. By default beside the study.")
+    ] = None,
     data_root: DATA_ROOT = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="Most epochs of every part that is trained in epochs.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device: auto, cpu or cuda.")] = None,
+    max_epochs: Annotated[
+        int | None, typer.Option(help="Largest number of epochs of each part that is trained in epochs.")
+    ] = None,
     min_rating: MIN_RATING = None,
-    recipe: RECIPE = "ours",
+    recipe: RECIPE = DEFAULT_RECIPE,
     set: SET = None,
     config: CONFIG = None,
     quiet: QUIET = False,
     json: JSON = False,
 ) -> None:
-    """Search for good options on the validation part; what is given with --set or --config is fixed.
+    """Search for good options on the validation part. Options given with --set or --config stay fixed.
 
-    The test part is not looked at, with recipe paper neither: that searches the paper's grid around the paper's options.
+    The test part is never used. With recipe paper, the search goes over the paper's grid around the paper's options.
     """
-    name = f"{model}{f'-aur-{estimator}' if uncertainty else ''}{'-paper' if recipe == 'paper' else ''}"
-    study = study or Path(f"tune-{Path(dataset).stem}-{name}.db")
+    study = study or Path(f"tune-{Path(dataset).stem}-{_kind(model, uncertainty, estimator, recipe)}.db")
     out = out or study.with_suffix(".toml")
-    require(
-        len({study, out, study.with_suffix(".png")}) == 3,
-        f"'{study}' would be overwritten by what is found",
-        "name it with the ending .db",
-    )
-    for file in (study, out):
-        writable = os.access(file.parent, os.W_OK) and not file.is_dir()
-        require(writable, f"'{file}' cannot be written", "give another place")
+    _check_places(study, out)
     try:
         found = tuning.tune(
             open_dataset(dataset, data_root, min_rating=min_rating),
@@ -85,23 +83,54 @@ def tune(
             max_epochs=max_epochs,
         )
     except KeyboardInterrupt:
-        print(f"the trials so far are in {study}; the same command goes on with it", file=sys.stderr)
+        print(f"the trials so far are in {study}; the same command continues it", file=sys.stderr)
         raise
-    again = _fit(dataset, model, uncertainty, estimator, recipe, seed, max_epochs, out)
-    out.write_text(
-        found.to_toml(f"{found.metric} {found.value:.4f} on validation, by aleator tune; use it with\n{again}")
-    )
+    command = _fit_command(dataset, model, uncertainty, estimator, recipe, seed, max_epochs, out)
+    score = f"{found.metric} {found.value:.4f} on validation"
+    out.write_text(found.to_toml(f"{score}, by aleator tune; use it with\n{command}"))
     plot = _draw(found, study.with_suffix(".png"))
     if json:
-        told = {n: getattr(found, n) for n in ("metric", "value", "default", "options", "importance", "trials")}
-        show_json({"study": str(study), "out": str(out), "plot": plot and str(plot), **told})
+        files = {"study": str(study), "out": str(out), "plot": plot and str(plot)}
+        show_json({**files, **_about(found)})
         return
     _show(found)
-    print(f"\nThe options are in {out}" + (f", the importance of each is drawn in {plot}." if plot else "."))
-    print(f"The test part was not looked at. Go on with: {again}")
+    print(f"\nThe options are in {out}.")
+    if plot:
+        print(f"A figure of the importance of each option is in {plot}.")
+    print(f"The test part was not used. Continue with: {command}")
 
 
-def _fit(
+def _kind(model: str, uncertainty: bool, estimator: str, recipe: RecipeName) -> str:
+    """What is searched, as a part of a file name."""
+    words = [model]
+    if uncertainty:
+        words += ["aur", estimator]
+    if recipe != DEFAULT_RECIPE:
+        words.append(recipe)
+    return "-".join(words)
+
+
+def _check_places(study: Path, out: Path) -> None:
+    """Raise an error, before the search starts, if the results cannot be written."""
+    distinct = len({study, out, study.with_suffix(".png")}) == 3
+    require(distinct, f"the results would overwrite '{study}'", "give it a name that ends in .db")
+    for file in (study, out):
+        writable = os.access(file.parent, os.W_OK) and not file.is_dir()
+        require(writable, f"'{file}' cannot be written", "give another place")
+
+
+def _about(found: tuning.Tuned) -> dict[str, Any]:
+    return {
+        "metric": found.metric,
+        "value": found.value,
+        "default": found.default,
+        "options": found.options,
+        "importance": found.importance,
+        "trials": found.trials,
+    }
+
+
+def _fit_command(
     dataset: str,
     model: str,
     uncertainty: bool,
@@ -111,17 +140,23 @@ def _fit(
     max_epochs: int | None,
     out: Path,
 ) -> str:
-    """The command that fits with what was found."""
+    """The command that fits with the options that were found."""
     words = ["aleator", "fit", dataset, "--model", model]
-    words += ["--estimator", estimator] if uncertainty and estimator != "factor" else []
-    words += [] if uncertainty else ["--no-uncertainty"]
-    words += ["--recipe", recipe] if recipe != "ours" else []
-    words += ["--seed", str(seed)] if seed else []
-    words += ["--max-epochs", str(max_epochs)] if max_epochs is not None else []
+    if not uncertainty:
+        words.append("--no-uncertainty")
+    elif estimator != "factor":
+        words += ["--estimator", estimator]
+    if recipe != DEFAULT_RECIPE:
+        words += ["--recipe", recipe]
+    if seed:
+        words += ["--seed", str(seed)]
+    if max_epochs is not None:
+        words += ["--max-epochs", str(max_epochs)]
     return shlex.join([*words, "--config", str(out), "--out", "model"])
 
 
 def _draw(found: tuning.Tuned, file: Path) -> Path | None:
+    """Draw the importance of the options into `file`. Returns None if the importance is not known."""
     if not found.importance:
         return None
     from aleator.studies.report import figures
@@ -132,28 +167,38 @@ def _draw(found: tuning.Tuned, file: Path) -> Path | None:
 
 
 def _show(found: tuning.Tuned) -> None:
-    """The defaults and the best trials side by side, and what made the difference."""
+    """Print the default options and the best trials side by side, and the importance of the options."""
     states = Counter(row["state"].replace("running", "running or killed") for row in found.trials)
     print(f"{len(found.trials)} trials: " + ", ".join(f"{n} {state}" for state, n in states.items()))
-    complete = [row for row in found.trials if row["state"] == "complete"]
-    rows = [r for r in complete if r["default"]] + [r for r in complete if not r["default"]][:SHOWN]
-    figures = [n for n in FIGURES if any(r.get(n) is not None for r in rows)]
-    show_table(
-        ["", *("defaults" if r["default"] else f"trial {r['trial']}" for r in rows)],
-        [[n, *(_short(r.get(n)) for r in rows)] for n in figures]
-        + [[n, *(_short(r["options"][n]) for r in rows)] for n in rows[-1]["options"]],
-    )
+    _show_trials([row for row in found.trials if row["state"] == "complete"])
     print(f"\n{found.metric} {found.value:.4f} on validation, where it was chosen; ", end="")
     if found.default:
-        gain = f"{100 * (found.value / found.default - 1):+.1f} %"
-        print(f"{found.default:.4f} with the default options ({gain})")
+        gain = 100 * (found.value / found.default - 1)
+        print(f"{found.default:.4f} with the default options ({gain:+.1f} %)")
     else:
-        print("nothing with the default options")
+        print("not known with the default options")
     if found.importance:
-        print("importance: " + ", ".join(f"{n} {100 * v:.0f} %" for n, v in found.importance.items()))
+        shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.importance.items())
+        print(f"importance: {shares}")
     else:
-        print(f"importance: it takes {ENOUGH} complete trials, two options and scikit-learn to tell")
+        print(f"importance: not known; it needs {ENOUGH} complete trials, two options and scikit-learn")
+
+
+def _show_trials(complete: list[dict[str, Any]]) -> None:
+    defaults = [row for row in complete if row["default"]]
+    best = [row for row in complete if not row["default"]][:SHOWN]
+    shown = defaults + best
+    header = ["", *("defaults" if row["default"] else f"trial {row['trial']}" for row in shown)]
+    lines = []
+    for name in FIGURES:
+        if any(row.get(name) is not None for row in shown):
+            lines.append([name, *(_short(row.get(name)) for row in shown)])
+    for name in shown[-1]["options"]:
+        lines.append([name, *(_short(row["options"][name]) for row in shown)])
+    show_table(header, lines)
 
 
 def _short(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

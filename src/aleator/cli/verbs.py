@@ -1,4 +1,4 @@
-"""aleator fit, evaluate, recommend."""
+"""aleator fit, evaluate and recommend."""
 
 from __future__ import annotations
 
@@ -29,32 +29,36 @@ from aleator.cli.options import (
 from aleator.data.opening import open_dataset, open_split
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
-from aleator.errors import require
+from aleator.data.vocabulary import Vocabulary
+from aleator.errors import AleatorError, require
 from aleator.evaluation.protocols import evaluate as run_evaluate
-from aleator.recipe import Empty, RecipeName
+from aleator.recipe import DEFAULT_RECIPE, Empty, RecipeName
+from aleator.recommender import Recommender
 
-MODEL_FOLDER = Annotated[Path, typer.Argument(help="A folder written by fit.")]
-DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+MODEL_FOLDER = Annotated[Path, typer.Argument(help="Folder of a saved model, written by fit.")]
+DEVICE = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
 
 
 def fit(
     dataset: DATASET,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
     model: Annotated[str, typer.Option(help="The model of the expectation.")] = "mf",
-    uncertainty: Annotated[bool, typer.Option(help="Fit the uncertainty estimator on top of the model.")] = True,
+    uncertainty: Annotated[bool, typer.Option(help="Fit the uncertainty estimator beside the model.")] = True,
     estimator: Annotated[str | None, typer.Option(help="The uncertainty estimator: factor, or mlp (AUR-M).")] = None,
     data_root: DATA_ROOT = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    max_epochs: Annotated[int | None, typer.Option(help="Most epochs of every part that is trained in epochs.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device: auto, cpu or cuda.")] = None,
+    max_epochs: Annotated[
+        int | None, typer.Option(help="Largest number of epochs of each part that is trained in epochs.")
+    ] = None,
     min_rating: MIN_RATING = None,
-    recipe: RECIPE = "ours",
+    recipe: RECIPE = DEFAULT_RECIPE,
     set: SET = None,
     config: CONFIG = None,
     quiet: QUIET = False,
     json: JSON = False,
 ) -> None:
-    """Fit a model, and the uncertainty estimator on top of it, and save both."""
+    """Fit a model and the uncertainty estimator beside it, and save both."""
     recommender = build(
         model,
         parse_settings(config, set),
@@ -70,28 +74,36 @@ def fit(
     start = time.perf_counter()
     recommender.fit(opened)
     recommender.save(out)
-    told: dict[str, Any] = {
+    seconds = time.perf_counter() - start
+    read = opened.train if isinstance(opened, Split) else opened
+    told = {
         "out": str(out),
         "model": model,
-        "recipe": recommender.recipe,
-        "pairs": len(recommender.fitted),
-        "seconds": round(time.perf_counter() - start, 2),
+        **_about_fit(recommender, seconds),
+        "notes": [*read.notes, *recommender.notes],
     }
-    if isinstance(recommender, AUR):
-        told |= {
-            "lam": recommender.lam_used,
-            "epochs": recommender.estimator.log.best_epoch if recommender.estimator.log else None,
-        }
-    told["notes"] = [*(opened.train if isinstance(opened, Split) else opened).notes, *recommender.notes]
     if json:
         show_json(told)
         return
     for note in told["notes"]:
         print(f"note: {note}")
-    name = f"{'AUR on ' if uncertainty else ''}{model}"
-    chosen = f", lam {told['lam']:g} after {told['epochs']} epochs" if isinstance(recommender, AUR) else ""
-    paper = " [recipe paper: chosen on the test part]" if recommender.recipe == "paper" else ""
+    name = f"AUR on {model}" if uncertainty else model
+    chosen = f", lam {told['lam']:g} after {told['epochs']} epochs" if "lam" in told else ""
+    paper = recommender.conventions.warning
     print(f"{name} fitted on {told['pairs']:,} pairs in {told['seconds']:.1f} s{chosen}{paper}; saved in {out}")
+
+
+def _about_fit(recommender: Recommender, seconds: float) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "recipe": recommender.recipe,
+        "pairs": len(recommender.fitted),
+        "seconds": round(seconds, 2),
+    }
+    if isinstance(recommender, AUR):
+        log = recommender.estimator.log
+        about["lam"] = recommender.lam_used
+        about["epochs"] = log.best_epoch if log else None
+    return about
 
 
 def evaluate(
@@ -99,10 +111,12 @@ def evaluate(
     dataset: DATASET,
     data_root: DATA_ROOT = None,
     tail: TAIL = None,
-    k: Annotated[list[int] | None, typer.Option(help="Cut-off; repeatable. 20 and 50 by default.")] = None,
-    empty: Annotated[Empty | None, typer.Option(help="Users without a relevant item: skip or zero.")] = None,
-    lam: Annotated[float | None, typer.Option(help="Blend at this lam instead of the chosen one.")] = None,
-    recipe: Annotated[RecipeName | None, typer.Option(help="ours or paper; that of the model by default.")] = None,
+    k: Annotated[list[int] | None, typer.Option(help="Cut-off of the lists. Repeatable. 20 and 50 by default.")] = None,
+    empty: Annotated[
+        Empty | None, typer.Option(help="Users without a relevant item: skip them, or count them as zero.")
+    ] = None,
+    lam: Annotated[float | None, typer.Option(help="Use this lam instead of the chosen one.")] = None,
+    recipe: Annotated[RecipeName | None, typer.Option(help="ours or paper. By default that of the model.")] = None,
     device: DEVICE = "auto",
     min_rating: MIN_RATING = None,
     quiet: QUIET = False,
@@ -111,9 +125,7 @@ def evaluate(
     """Evaluate a saved model on the test part under the three protocols."""
     recommender = load_model(folder, device)
     if lam is not None:
-        require(isinstance(recommender, AUR), "lam was given but the model has no uncertainty", "drop --lam")
-        assert isinstance(recommender, AUR)
-        recommender.set_lam(lam)
+        _with_uncertainty(recommender).set_lam(lam)
     opened = open_split(dataset, data_root, min_rating=min_rating)
     report = run_evaluate(
         recommender, opened, tail=Tail.parse(tail) if tail else None, k=k or (20, 50), empty=empty, recipe=recipe
@@ -121,29 +133,44 @@ def evaluate(
     print(report.to_json() if json else report)
 
 
+def _with_uncertainty(recommender: Recommender) -> AUR:
+    if not isinstance(recommender, AUR):
+        raise AleatorError("lam was given but the model has no uncertainty", "leave out --lam")
+    return recommender
+
+
 def recommend(
     folder: MODEL_FOLDER,
-    users: Annotated[str | None, typer.Option(help="User ids, separated by commas.")] = None,
-    history: Annotated[str | None, typer.Option(help="Item ids of somebody new, separated by commas.")] = None,
-    k: Annotated[int, typer.Option(help="Items a user.")] = 20,
+    users: Annotated[str | None, typer.Option(help="Ids of known users, separated by commas.")] = None,
+    history: Annotated[str | None, typer.Option(help="Ids of the items of a new user, separated by commas.")] = None,
+    k: Annotated[int, typer.Option(help="Number of items for each user.")] = 20,
     lam: Annotated[float | None, typer.Option(help="1 is the expectation alone, 0 the uncertainty alone.")] = None,
     device: DEVICE = "auto",
     json: JSON = False,
 ) -> None:
-    """Recommend items to users of a saved model, or to somebody who is only a history."""
-    require((users is None) != (history is None), "give either --users or --history", "name users by id or items by id")
+    """Recommend items to users of a saved model, or to a new user with a history."""
+    one = (users is None) != (history is None)
+    require(one, "exactly one of --users and --history is needed", "give ids of users or ids of items")
     recommender = load_model(folder, device)
+    options: dict[str, Any] = {}
     if lam is not None:
-        require(isinstance(recommender, AUR), "lam was given but the model has no uncertainty", "drop --lam")
-    options: dict[str, Any] = {} if lam is None else {"lam": lam}
+        _with_uncertainty(recommender)
+        options["lam"] = lam
     data = recommender.fitted
+    who: Any
     if users is not None:
-        found = recommender.recommend([data.users.parse(u.strip()) for u in users.split(",")], k, **options)
+        who = _ids(users, data.users)
     else:
         assert history is not None
-        found = recommender.recommend({"new": [data.items.parse(i.strip()) for i in history.split(",")]}, k, **options)
+        who = {"new": _ids(history, data.items)}
+    found = recommender.recommend(who, k, **options)
     table = nw.from_native(found, eager_only=True)
     if json:
         show_json(table.rows(named=True))
         return
     show_table(table.columns, table.rows())
+
+
+def _ids(text: str, vocabulary: Vocabulary) -> list[Any]:
+    """Ids that were typed with commas between them, in the type of the vocabulary."""
+    return [vocabulary.parse(word.strip()) for word in text.split(",")]

@@ -1,4 +1,4 @@
-"""The entries of the catalogue: what each dataset is, whose it is, and where its publisher keeps it."""
+"""The entries of the catalogue: what each dataset is, who published it, and where its files are."""
 
 from __future__ import annotations
 
@@ -14,46 +14,86 @@ from aleator.data.tail import Tail
 
 @dataclass(frozen=True)
 class File:
-    """One file of a publisher."""
+    """One file of a publisher.
+
+    Attributes:
+        name: Name that the file gets here.
+        url: Where it is; for a file in a wheel, its path inside the wheel.
+        checksum: "git:...", "md5:..." or "sha256:..."; None if none is known.
+        size: Length in bytes, if it is known.
+    """
 
     name: str
-    url: str  # in a wheel: the path within it
-    checksum: str | None = None  # "git:...", "md5:..." or "sha256:..."; None where none is known
-    size: int | None = None  # bytes
+    url: str
+    checksum: str | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """One set of raw files that the benchmark split can be made of."""
+    """One set of raw files from which the benchmark split can be made.
 
-    reads: tuple[str, ...]  # what `prepare` needs, plain in the folder or within a zip file there
+    Attributes:
+        reads: Names of the files that `prepare` needs, in a folder or in a zip file of that folder.
+        prepare: Makes the parts of the split from a folder.
+        files: Files to download. Empty if they must be brought by hand.
+        titles: Reads the titles of the items from a folder.
+        wheel: Pip requirement whose wheel contains the files.
+    """
+
+    reads: tuple[str, ...]
     prepare: Callable[[Path], Parts]
-    files: tuple[File, ...] = ()  # what to download; empty where it must be fetched by hand
+    files: tuple[File, ...] = ()
     titles: Callable[[Path], Titles] | None = None
-    wheel: str | None = None  # the pip requirement whose wheel holds the files
+    wheel: str | None = None
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether all files that are needed are in a folder."""
+        return folder.is_dir() and all(raw.find(folder, name) is not None for name in self.reads)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is known of a dataset: its size, where it comes from, and how raw files become the benchmark split."""
+    """A dataset of the catalogue.
+
+    Attributes:
+        name: Name for `load_dataset`.
+        title: Name for people.
+        users: Number of users.
+        items: Number of items.
+        train: Number of training pairs in the files.
+        valid: Number of validation pairs in the files.
+        test: Number of test pairs in the files.
+        citation: What to cite.
+        terms: Terms of use in short.
+        page: Page of the publisher.
+        archive: Name of the numpy archive that is looked for first.
+        sources: Where raw files can come from, in the order in which downloads are tried.
+        valid_by: How to take validation pairs so that they look like the test pairs; see `Split`.
+        in_time_order: The items of each user are in order of time, although the times are not known.
+        paper_tail: Tail of the paper's released program.
+        first_id: The publisher's id that is 0 in the archive.
+        archive_titles: Name of a csv.gz file beside the archive with the columns item and title.
+        note: What else is worth knowing.
+    """
 
     name: str
     title: str
     users: int
     items: int
-    train: int  # pairs, as the files give them
+    train: int
     valid: int
     test: int
     citation: str
     terms: str
-    page: str  # where the publisher speaks of it
-    archive: str  # name of the numpy archive, where there is one
-    sources: tuple[Source, ...]  # in the order in which a download is tried
-    valid_by: ValidBy  # how a validation part looks like the test
-    in_time_order: bool = False  # the items of a user are in time order although no times are known
-    paper_tail: Tail | None = None  # the cut of the paper's released program
-    first_id: int = 0  # the original id of the archive's 0
-    archive_titles: str | None = None  # a csv.gz beside the archive with the columns item and title
+    page: str
+    archive: str
+    sources: tuple[Source, ...]
+    valid_by: ValidBy
+    in_time_order: bool = False
+    paper_tail: Tail | None = None
+    first_id: int = 0
+    archive_titles: str | None = None
     note: str = ""
 
 
@@ -65,7 +105,7 @@ _MOVIELENS = (
     "F. M. Harper and J. A. Konstan. The MovieLens Datasets: History and Context. ACM Transactions on Interactive "
     "Intelligent Systems 5(4), 2015."
 )
-_MOVIELENS_TERMS = "For research; no redistribution and no commercial use without GroupLens' permission."
+_MOVIELENS_TERMS = "For research. No redistribution and no commercial use without GroupLens' permission."
 _LIGHTGCN_SPLIT = (
     "Split of X. He, K. Deng, X. Wang, Y. Li, Y. Zhang and M. Wang. LightGCN: Simplifying and Powering Graph Convolution "
     "Network for Recommendation. SIGIR 2020."
@@ -73,7 +113,7 @@ _LIGHTGCN_SPLIT = (
 
 
 def _train_and_test(base: str, train: str | None, test: str | None, sizes: tuple[int | None, int | None]) -> Source:
-    """LightGCN's two files below `base`, with their checksums and sizes where known."""
+    """LightGCN's two files under the address `base`, with their checksums and sizes if they are known."""
     files = (
         File("train.txt", f"{base}/train.txt", train, sizes[0]),
         File("test.txt", f"{base}/test.txt", test, sizes[1]),
@@ -105,7 +145,7 @@ _ENTRIES = (
         valid_by="user_time",
         in_time_order=True,
         paper_tail=Tail.count(56),
-        note="Each user's items stand in time order in the file, judged by how item popularity drifts along it.",
+        note="The items of each user are in order of time in the file, judged by the drift of item popularity.",
     ),
     Dataset(
         name="amazon-book",
@@ -133,7 +173,7 @@ _ENTRIES = (
         valid_by="user_time",
         in_time_order=True,
         paper_tail=Tail.count(39),
-        note="The split is chronological and item popularity drifts strongly between its parts.",
+        note="The split is chronological. Item popularity drifts strongly between its parts.",
     ),
     Dataset(
         name="gowalla",
@@ -174,13 +214,13 @@ _ENTRIES = (
             "Preparation of T. Wei, F. Feng, J. Chen, Z. Wu, J. Yi and X. He. Model-Agnostic Counterfactual Reasoning "
             "for Eliminating Popularity Bias in Recommender System. KDD 2021."
         ),
-        terms="For research; ask the publisher for any other use.",
+        terms="For research. Ask the publisher for any other use.",
         page="https://github.com/weitianxin/MACR",
         archive="adressa.npz",
         sources=(_train_and_test(f"{_MACR}/addressa", None, None, (None, None)),),
         valid_by="balanced",
         paper_tail=Tail.count(500),
-        note="The test holds exactly 4 pairs of each item. No checksum is known: what is downloaded is not verified.",
+        note="The test part has exactly 4 pairs of each item. No checksum is known, so a download is not verified.",
     ),
     Dataset(
         name="ml-10m",
@@ -205,8 +245,8 @@ _ENTRIES = (
         ),
         valid_by="balanced",
         note=(
-            "Not MACR's preparation, which the paper used: not comparable with its figures. Valid and test are drawn "
-            "evenly over items. No direct download and no checksum is known."
+            "This is not MACR's preparation, which the paper used, so figures are not comparable with the paper's. "
+            "Validation and test pairs are drawn evenly over items. No direct download and no checksum is known."
         ),
     ),
     Dataset(
@@ -251,8 +291,8 @@ _ENTRIES = (
         first_id=1,
         archive_titles="ml100k_items.csv.gz",
         note=(
-            "Ids are GroupLens' own, from 1; the archive counts from 0 and is moved up by one. The test was drawn at "
-            "random. RecBole's wheel is tried first because pip reaches it behind company mirrors."
+            "The ids are GroupLens' own and start at 1. The archive counts from 0, so 1 is added to its ids. The test "
+            "part was drawn at random. RecBole's wheel is tried first, because pip reaches it behind company mirrors."
         ),
     ),
     Dataset(
@@ -276,7 +316,7 @@ _ENTRIES = (
             ),
         ),
         valid_by="user_time",
-        note="It has no official split: this one is ours, and needs no seed.",
+        note="There is no official split. This one is ours, and it needs no seed.",
     ),
     Dataset(
         name="amazon-book-kgat",
@@ -290,16 +330,17 @@ _ENTRIES = (
             "X. Wang, X. He, Y. Cao, M. Liu and T.-S. Chua. KGAT: Knowledge Graph Attention Network for Recommendation. "
             "KDD 2019."
         ),
-        terms="For research; no redistribution and no commercial use without the authors' permission.",
+        terms="For research. No redistribution and no commercial use without the authors' permission.",
         page="https://github.com/xiangwang1223/knowledge_graph_attention_network",
         archive="amazon_book_kgat.npz",
         sources=(_train_and_test(f"{_KGAT}/amazon-book", None, None, (None, None)),),
         valid_by="user_time",
         in_time_order=True,
         note=(
-            "Not the split of the paper: not comparable with its figures. In time order: item popularity of train and "
-            "test correlates by .69, of each user's last tenth with the rest by .83, of a random tenth by .95. No "
-            "checksum is known: what is downloaded is not verified."
+            "This is not the split of the paper, so figures are not comparable with the paper's. The rows are in order "
+            "of time: the item popularity of train and test correlates by .69, that of each user's last tenth and the "
+            "rest by .83, that of a random tenth and the rest by .95. No checksum is known, so a download is not "
+            "verified."
         ),
     ),
     Dataset(
@@ -314,7 +355,7 @@ _ENTRIES = (
             "T. Schnabel, A. Swaminathan, A. Singh, N. Chandak and T. Joachims. Recommendations as Treatments: Debiasing "
             "Learning and Evaluation. ICML 2016."
         ),
-        terms="Published for research; see the publisher's page for any other use.",
+        terms="Published for research. See the publisher's page for any other use.",
         page="https://www.cs.cornell.edu/~schnabts/mnar/",
         archive="coat.npz",
         sources=(
@@ -326,8 +367,8 @@ _ENTRIES = (
         ),
         valid_by="balanced",
         note=(
-            "Train is self-selected, test was assigned at random and so is even over items; 366 test pairs also stand in "
-            "train and are left out. No checksum is known: what is downloaded is not verified."
+            "Users chose the training items themselves. The test items were assigned at random, evenly over items. 366 "
+            "test pairs are also in train and are left out. No checksum is known, so a download is not verified."
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Columns to the kind of frame a person uses."""
+"""Frames in and out: columns become the kind of frame that the user has, and any kind of frame can be read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from aleator.errors import need, require
 
 
 def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
-    """A frame of the given kind; polars where none was named, or pandas where polars is not installed."""
+    """A frame of the given columns.
+
+    Args:
+        columns: Values [n] by name.
+        kind: "pandas", "polars" or "pyarrow". None means polars, or pandas where polars is not installed.
+    """
     if kind is None:
         kind = "polars" if importlib.util.find_spec("polars") else "pandas"
     if kind == "pandas":
@@ -28,7 +33,7 @@ def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
 
 
 def opened(table: Any, *columns: str) -> Any:
-    """A frame of any kind as narwhals shows it; it must have these columns."""
+    """A pandas, polars or arrow frame as a narwhals frame. It must have the named columns."""
     need("narwhals", "a table")
     import narwhals as nw
 
@@ -41,12 +46,22 @@ def opened(table: Any, *columns: str) -> Any:
 
 
 def with_columns(frame: Any, rows: Any, columns: dict[str, Any]) -> Any:
-    """These rows of what `opened` gave, with more columns behind the ids; one of a name it has is kept as given_NAME."""
+    """Some rows of a frame with more columns, in the kind of frame that was given.
+
+    The id columns (user_id and item_id) come first, then the new columns, then the rest. A column of the frame that has
+    the name of a new one is kept as given_NAME.
+
+    Args:
+        frame: What `opened` returned.
+        rows: Row numbers, [n].
+        columns: New columns by name, arrays [n].
+    """
     import narwhals as nw
 
-    given = {name: f"given_{name}" for name in frame.columns if name in columns}
-    kept = nw.maybe_reset_index(frame.drop(list(given.values()), strict=False)[rows].rename(given))
-    made = [nw.new_series(name, v.tolist(), backend=frame.implementation) for name, v in columns.items()]
+    given_names = {name: f"given_{name}" for name in frame.columns if name in columns}
+    older = list(given_names.values())  # columns of that name from an earlier call make way
+    kept = nw.maybe_reset_index(frame.drop(older, strict=False)[rows].rename(given_names))
+    added = [nw.new_series(name, values.tolist(), backend=frame.implementation) for name, values in columns.items()]
     ids = [name for name in kept.columns if name in ("user_id", "item_id")]
     rest = [name for name in kept.columns if name not in ids]
-    return kept.with_columns(*made).select(*ids, *columns, *rest).to_native()
+    return kept.with_columns(*added).select(*ids, *columns, *rest).to_native()

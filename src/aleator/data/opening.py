@@ -1,4 +1,4 @@
-"""Datasets by name or path."""
+"""Opening data by what a person types: a name of the catalogue, a folder of parts, or a file."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.errors import AleatorError, require
 
+PARTS = ("train", "valid", "test")
+
 
 def open_dataset(name: str, root: Path | None, **reading: Any) -> Split | Interactions:
-    """A catalogue dataset, a folder of parts, or a file."""
-    path = Path(name)
+    """Open a dataset of the catalogue, a folder of parts, or a file.
+
+    Args:
+        name: Name in the catalogue, folder with files named train, test and maybe valid, or file of interactions.
+        root: Folder with datasets of the catalogue.
+        **reading: Options of `read`. They do not apply to datasets of the catalogue.
+
+    Returns:
+        A `Split` for the catalogue and for a folder, `Interactions` for a file.
+    """
     if name in catalog.names():
-        require(
-            not any(v is not None for v in reading.values()),
-            f"'{name}' is a benchmark that is ready as it is",
-            "clean files of your own instead",
-        )
+        asked = any(value is not None for value in reading.values())
+        require(not asked, f"'{name}' is a benchmark with a fixed split", "clean a file of your own instead")
         return catalog.load_dataset(name, root)
+    path = Path(name)
     if path.is_dir():
-        parts = {p.stem: p for p in sorted(path.iterdir()) if p.stem in ("train", "valid", "test")}
-        require(
-            {"train", "test"} <= parts.keys(),
-            f"the folder '{name}' has no train and test files",
-            "make them with `aleator data split`",
-        )
-        require(reading.get("k_core") is None, f"'{name}' is split already", "clean before splitting")
-        loaded = {part: read(file, **reading) for part, file in parts.items()}
-        return Split.of(loaded["train"], loaded["test"], loaded.get("valid"), name=path.name)
+        return _open_folder(path, reading)
     if path.exists():
         return read(path, **reading)
     known = ", ".join(catalog.names())
-    raise AleatorError(f"'{name}' is neither a catalogue name nor a file", f"known names: {known}")
+    raise AleatorError(f"'{name}' is neither a name in the catalogue nor a file", f"known names: {known}")
 
 
 def open_file(name: str, **reading: Any) -> Interactions:
-    """The interactions of a file, not split yet."""
+    """Open a file of interactions that are not split yet. A dataset that is split is an error."""
     opened = open_dataset(name, None, **reading)
     if not isinstance(opened, Interactions):
         raise AleatorError(f"'{name}' is split already", "give a file of interactions")
@@ -47,8 +47,20 @@ def open_file(name: str, **reading: Any) -> Interactions:
 
 
 def open_split(name: str, root: Path | None, **reading: Any) -> Split:
-    """A dataset with a test part."""
+    """Open a dataset that has a test part. A file without one is an error."""
     opened = open_dataset(name, root, **reading)
     if not isinstance(opened, Split):
         raise AleatorError(f"'{name}' has no test part", "make one with `aleator data split`")
     return opened
+
+
+def _open_folder(folder: Path, reading: dict[str, Any]) -> Split:
+    files = {file.stem: file for file in sorted(folder.iterdir()) if file.stem in PARTS}
+    require(
+        {"train", "test"} <= files.keys(),
+        f"the folder '{folder}' has no train and test files",
+        "make them with `aleator data split`",
+    )
+    require(reading.get("k_core") is None, f"'{folder}' is split already", "use k_core before splitting")
+    parts = {part: read(file, **reading) for part, file in files.items()}
+    return Split.of(parts["train"], parts["test"], parts.get("valid"), name=folder.name)

@@ -1,4 +1,4 @@
-"""Simulated worlds with known truth: the label of every pair is known, also of the missing ones."""
+"""Simulated worlds in which the true label of every pair is known, also of the pairs that were not observed."""
 
 from __future__ import annotations
 
@@ -9,44 +9,67 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from aleator.data.interactions import Interactions, Vocabulary
+from aleator.data.interactions import Interactions
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import require
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-BLOCK = 8192  # users generated at a time: bounds the memory
-ROUNDS = 20  # how often a user who liked nothing yet is shown more
-SAMPLE = 100_000  # pairs on which the share of liked ones is set
+BLOCK = 8192  # users generated at a time, to limit the memory
+ROUNDS = 20  # how often a user who has liked nothing yet is shown more items
+SAMPLE = 100_000  # random pairs on which the share of liked pairs is set
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class World:
-    """Interactions, and the truth behind them. Ids are 0 .. n - 1, inside and outside alike.
+    """Simulated interactions and the truth behind them, as `simulate` makes them.
 
-    >>> world = simulate(n_users=50, n_items=30)
-    >>> bool(world.likes(world.interactions.user, world.interactions.item).all())
-    True
+    External and dense ids are the same: 0 .. n - 1.
+
+    Attributes:
+        interactions: The pairs that were shown and liked.
+        user_taste: Taste of each user times sharpness / sqrt(dim), [dim, n_users].
+        item_taste: Taste of each item, [dim, n_items].
+        appeal: Log-odds that a user without any taste likes the item, [n_items].
+        exposure: Probability that a showing is of this item, [n_items]. Sums to 1.
+        seed: Seed that the world was made with.
+
+    Example:
+        >>> world = simulate(n_users=50, n_items=30)
+        >>> bool(world.likes(world.interactions.user, world.interactions.item).all())
+        True
     """
 
-    interactions: Interactions  # the pairs that were shown and liked
-    user_taste: Floats  # [dim, n_users]
-    item_taste: Floats  # [dim, n_items]
-    appeal: Floats  # [n_items] log-odds of being liked by a user without any taste
-    exposure: Floats  # [n_items] probability that a showing is of this item; sums to 1
+    interactions: Interactions
+    user_taste: Floats
+    item_taste: Floats
+    appeal: Floats
+    exposure: Floats
     seed: int
 
     def probability(self, user: Any, item: Any) -> Floats:
-        """Probability p_ui that each user likes each item; the arguments broadcast, the result has their shape."""
+        """Probability p_ui that the user likes the item. The arguments broadcast; the result has their shape."""
         return np.asarray(expit(self._logit(user, item)))
 
     def likes(self, user: Any, item: Any) -> Bools:
-        """The true label of any pairs: drawn once with probability p_ui, the same whenever it is asked for."""
+        """The true label of each pair. The arguments broadcast; the result has their shape.
+
+        Each label is drawn with probability p_ui. It is the same whenever it is asked for.
+        """
         return np.asarray(self.probability(user, item) > _uniform(self.seed, user, item))
 
     def unobserved(self, n: int, seed: int = 0) -> tuple[Ints, Ints, Bools]:
-        """`n` independent, uniformly random pairs without an interaction: user [n], item [n] and true label [n]."""
+        """Independent, uniformly random pairs without an interaction.
+
+        Args:
+            n: Number of pairs.
+            seed: Seed of the draw.
+
+        Returns:
+            User [n], item [n] and true label [n].
+        """
         n_users, n_items = self.interactions.n_users, self.interactions.n_items
         require(n >= 1, f"n is {n}", "ask for at least 1 pair")
         require(seed >= 0, f"seed is {seed}", "give a seed of at least 0")
@@ -68,8 +91,8 @@ class World:
             require(known, f"a {kind} is not in this world", f"give {kind}s from 0 to {n - 1}")
         total: Floats = self.appeal[item]
         # one dimension at a time: sums in a fixed order, so that a pair's label never depends on its batch
-        for x, y in zip(self.user_taste, self.item_taste, strict=True):
-            total = total + x[user] * y[item]
+        for of_users, of_items in zip(self.user_taste, self.item_taste, strict=True):
+            total = total + of_users[user] * of_items[item]
         return total
 
     def __repr__(self) -> str:
@@ -77,42 +100,62 @@ class World:
 
 
 def simulate(
-    *, n_users: int = 1000, n_items: int = 500, per_user: float = 100.0, skew: float = 1.0, merit: float = 0.3,
-    liked: float = 0.15, dim: int = 8, sharpness: float = 3.0, seed: int = 0
-) -> World:  # fmt: skip
-    """A world where a pair is an interaction if, and only if, the item was shown to the user and the user likes it.
+    *,
+    n_users: int = 1000,
+    n_items: int = 500,
+    per_user: float = 100.0,
+    skew: float = 1.0,
+    merit: float = 0.3,
+    liked: float = 0.15,
+    dim: int = 8,
+    sharpness: float = 3.0,
+    seed: int = 0,
+) -> World:
+    """Simulate a world in which the true label of every pair is known.
 
-    A user likes an item with p_ui = sigmoid(sharpness * <x_u, y_i> + appeal_i): tastes x and y of `dim` numbers,
-    <x_u, y_i> of variance 1, appeals of variance 1 around the level at which the share `liked` of all pairs is liked.
-    A user gets a random number of showings, `per_user` on average, each of an item drawn with probability
-    proportional to rank^-skew (0: uniform); an item shown twice counts once, so that a larger skew also leaves fewer
-    interactions. `merit` ties the rank to the appeal (0: fame is chance, 1: the most appealing is shown most).
-    A user who liked nothing gets as many showings again by the same rule, up to `ROUNDS` times: nearly everyone has
-    an interaction, and none is made up.
+    A pair is an interaction if the item was shown to the user and the user likes it, and only then. A user likes an
+    item with probability p_ui = sigmoid(sharpness * <x_u, y_i> + appeal_i). The tastes x and y have `dim` numbers, and
+    <x_u, y_i> has variance 1. The appeals have variance 1.
+
+    A user gets a random number of showings. Each is of an item drawn with a probability proportional to rank^-skew.
+    An item that is shown twice counts once, so a larger skew leaves fewer interactions. A user who liked nothing gets
+    as many showings again by the same rule, up to 20 times. So nearly every user has an interaction.
+
+    Args:
+        n_users: Number of users.
+        n_items: Number of items.
+        per_user: Mean number of showings of a user.
+        skew: How unevenly items are shown. 0 shows all items equally often.
+        merit: How far the rank of an item follows its appeal, 0 to 1. With 0 it is random. With 1 the most appealing
+            item is shown most.
+        liked: Share of all pairs that are liked, between 0 and 1. It sets the mean appeal.
+        dim: Number of dimensions of the tastes.
+        sharpness: How strongly taste decides. With 0 only the appeal does.
+        seed: Seed of all random draws.
+
+    Returns:
+        The world: its `interactions`, and the truth through `likes`, `probability` and `unobserved`.
+
+    Example:
+        >>> world = simulate(n_users=50, n_items=30, seed=1)
+        >>> world.interactions.n_users, world.interactions.n_items
+        (50, 30)
+        >>> user, item, label = world.unobserved(1000)  # label: liked, although it was not observed
     """
-    from scipy.optimize import brentq  # slow to import
-    from scipy.stats import rankdata
-
-    for least, options in (
-        (1, {"n_users": n_users, "n_items": n_items, "per_user": per_user, "dim": dim}),
-        (0, {"skew": skew, "sharpness": sharpness, "seed": seed}),
-    ):
-        for name, value in options.items():
-            require(least <= value < 2**63, f"{name} is {value}", f"give a finite {name} of at least {least}")
+    for name, value in {"n_users": n_users, "n_items": n_items, "per_user": per_user, "dim": dim}.items():
+        require(1 <= value < 2**63, f"{name} is {value}", f"give a finite {name} of at least 1")
+    for name, value in {"skew": skew, "sharpness": sharpness, "seed": seed}.items():
+        require(0 <= value < 2**63, f"{name} is {value}", f"give a finite {name} of at least 0")
     require(0 <= merit <= 1, f"merit is {merit}", "give a merit from 0 to 1")
     require(0 < liked < 1, f"liked is {liked}", "give a share between 0 and 1")
     rng = np.random.default_rng(seed)
     user_taste = rng.normal(size=(dim, n_users)) * sharpness / dim**0.5
     item_taste = rng.normal(size=(dim, n_items))
     appeal = rng.normal(size=n_items)
-    fame = merit * appeal + (1 - merit**2) ** 0.5 * rng.normal(size=n_items)
-    exposure = rankdata(-fame, method="ordinal") ** -float(skew)
+    exposure = _exposure(appeal, merit, skew, rng)
     users, items = Vocabulary(np.arange(n_users)), Vocabulary(np.arange(n_items))
     nothing = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), users, items)
-    world = World(nothing, user_taste, item_taste, appeal, exposure / exposure.sum(), seed)
-    sample = world._logit(rng.integers(n_users, size=SAMPLE), rng.integers(n_items, size=SAMPLE))
-    low, high = logit(liked) - sample.max() - 1, logit(liked) - sample.min() + 1  # every pair below, or above, `liked`
-    world = replace(world, appeal=appeal + brentq(lambda level: expit(sample + level).mean() - liked, low, high))
+    world = _set_share_of_liked(World(nothing, user_taste, item_taste, appeal, exposure, seed), liked, rng)
     blocks = [np.arange(start, min(start + BLOCK, n_users)) for start in range(0, n_users, BLOCK)]
     pairs = np.concatenate([_shown_and_liked(world, block, per_user, rng) for block in blocks])
     require(len(pairs) > 0, "nobody liked anything that was shown", "raise per_user, liked or n_users")
@@ -120,44 +163,72 @@ def simulate(
     return replace(world, interactions=Interactions.of(user, item, users=users, items=items))
 
 
+def _exposure(appeal: Floats, merit: float, skew: float, rng: np.random.Generator) -> Floats:
+    """Probability that a showing is of each item, [n_items]."""
+    from scipy.stats import rankdata  # slow to import
+
+    fame = merit * appeal + (1 - merit**2) ** 0.5 * rng.normal(size=len(appeal))
+    shown = rankdata(-fame, method="ordinal") ** -float(skew)
+    return np.asarray(shown / shown.sum())
+
+
+def _set_share_of_liked(world: World, liked: float, rng: np.random.Generator) -> World:
+    """The same world with all appeals moved by one number, so that the share `liked` of all pairs is liked."""
+    from scipy.optimize import brentq  # slow to import
+
+    n_users, n_items = world.interactions.n_users, world.interactions.n_items
+    sample = world._logit(rng.integers(n_users, size=SAMPLE), rng.integers(n_items, size=SAMPLE))
+    low = logit(liked) - sample.max() - 1  # at this level the probability of every pair is below `liked`
+    high = logit(liked) - sample.min() + 1  # and at this one above
+    level = brentq(lambda level: expit(sample + level).mean() - liked, low, high)
+    return replace(world, appeal=world.appeal + level)
+
+
 def auroc(label: Any, score: Any) -> float:
-    """Probability that a random pair with label 1 scores above a random one with label 0, ties counted half.
+    """Probability that a random pair with label 1 scores above a random pair with label 0. Ties count half.
 
     >>> auroc([0, 1, 0, 1], [0.1, 0.9, 0.5, 0.5])
     0.875
     """
-    from scipy.stats import rankdata
+    from scipy.stats import rankdata  # slow to import
 
-    label, score = np.asarray(label, bool).reshape(-1), np.asarray(score, np.float64).reshape(-1)
-    require(len(label) == len(score), f"{len(label)} labels and {len(score)} scores were given", "give as many of each")
-    require(not np.isnan(score).any(), "a score is not a number", "check what made the scores")
+    label = np.asarray(label, bool).reshape(-1)
+    score = np.asarray(score, np.float64).reshape(-1)
+    require(
+        len(label) == len(score),
+        f"{len(label)} labels and {len(score)} scores were given",
+        "give one score for each label",
+    )
+    require(not np.isnan(score).any(), "a score is not a number", "check how the scores were made")
     positive = int(label.sum())
     negative = len(label) - positive
     require(positive > 0 and negative > 0, "all labels are the same", "give pairs with both labels")
-    return float((rankdata(score)[label].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    wins = rankdata(score)[label].sum() - positive * (positive + 1) / 2
+    return float(wins / (positive * negative))
 
 
 def _shown_and_liked(world: World, users: Ints, per_user: float, rng: np.random.Generator) -> Ints:
-    """Sorted keys user * n_items + item of the interactions of `users`."""
+    """The interactions of `users` as sorted keys user * n_items + item."""
     n_items = len(world.exposure)
     found = []
     for _ in range(1 + ROUNDS):
-        showings = np.maximum(1, rng.poisson(per_user * rng.gamma(4, 1 / 4, len(users))))  # gamma: some are more active
+        activity = rng.gamma(4, 1 / 4, len(users))  # some users are more active than others; the mean is 1
+        showings = np.maximum(1, rng.poisson(per_user * activity))
         shown = rng.choice(n_items, int(showings.sum()), p=world.exposure)
         keys = np.sort(np.repeat(users, showings) * n_items + shown)
         keys = keys[np.diff(keys, prepend=-1) > 0]
         keys = keys[world.likes(*np.divmod(keys, n_items))]
         found.append(keys)
-        users = users[~np.isin(users, keys // n_items)]
+        users = users[~np.isin(users, keys // n_items)]  # only users who liked nothing are shown more
         if not len(users):
             break
-    return np.sort(np.concatenate(found))  # rounds share no user: only those who liked nothing are shown more
+    return np.sort(np.concatenate(found))
 
 
 def _uniform(seed: int, user: Any, item: Any) -> Floats:
-    """Numbers in [0, 1) that are a function of (seed, user, item) alone: chained splitmix64 (Steele et al., 2014)."""
+    """A number in [0, 1) for each pair that depends only on seed, user and item: splitmix64 (Steele et al., 2014)."""
     user, item = np.broadcast_arrays(np.asarray(user, np.uint64), np.asarray(item, np.uint64))
-    state = np.array([seed], np.uint64)  # arrays, since uint64 scalars warn where they wrap around
+    state = np.array([seed], np.uint64)  # an array, because uint64 scalars warn when they overflow
     for part in (np.zeros(1, np.uint64), user.reshape(-1), item.reshape(-1)):
         state = (state ^ part) + np.uint64(0x9E3779B97F4A7C15)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

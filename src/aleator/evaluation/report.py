@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aleator.errors import require
 from aleator.evaluation.significance import Comparison, compare
-from aleator.recipe import recipe_of
+from aleator.recipe import DEFAULT_RECIPE, recipe_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,9 @@ class Report:
         """The line that makes a tail figure mean something."""
         empty = "skipped" if self.about["empty"] == "skip" else "counted as 0"
         cuts = (
-            f" [recipe {self.about['recipe']}: its tail cut and its policy]" if self.about["recipe"] != "ours" else ""
+            f" [recipe {self.about['recipe']}: its tail cut and its policy]"
+            if self.about["recipe"] != DEFAULT_RECIPE
+            else ""
         )
         label = recipe_of(self.about["model_recipe"]).warning or cuts
         return f"tail: {self.about['tail_items']}; users without a tail test item are {empty}{label}"

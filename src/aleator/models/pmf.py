@@ -24,8 +24,8 @@ class PMF(Epochs, Model):
     """Probabilistic matrix factorisation (Mnih and Salakhutdinov, 2007): r_ui = sigmoid(<x_u, y_i>), between 0 and 1.
 
     The label is N(r_ui, `noise_variance`), and the factors are N(0, `user_variance`) and N(0, `item_variance`). The most
-    likely factors minimise sum w_ui (r_ui - Y_ui)^2 + noise_variance (|x|^2 / user_variance + |y|^2 / item_variance), with
-    w = 1 on observed pairs (times their weight) and `mu` on the others.
+    likely factors minimise sum w_ui (r_ui - Y_ui)^2 + noise_variance (|x|^2 / user_variance + |y|^2 / item_variance).
+    The weight w is 1 on observed pairs (times their weight) and `mu` on the others.
     """
 
     dim: int = 128

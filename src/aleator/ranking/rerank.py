@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
+from aleator.data.arrays import Array
 from aleator.data.frames import opened, with_columns
-from aleator.data.interactions import Array, check_ids
+from aleator.data.vocabulary import check_ids
 from aleator.errors import require
 from aleator.ranking.top import blocks
 

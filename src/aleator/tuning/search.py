@@ -25,7 +25,7 @@ from aleator.errors import need, require
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
-from aleator.recipe import RecipeName
+from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.recommender import Recommender, as_split
 from aleator.tuning.trials import importance, in_state, open_study, ranked, run, silent, state
 from aleator.uncertainty.products import LABEL
@@ -70,7 +70,7 @@ def tune(
     uncertainty: bool = True,
     only: Only | None = None,
     select: Select | None = None,
-    recipe: RecipeName = "ours",
+    recipe: RecipeName = DEFAULT_RECIPE,
     settings: Mapping[str, Any] | None = None,
     trials: int = 30,
     timeout: float | None = None,

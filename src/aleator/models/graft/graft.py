@@ -8,8 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from aleator.data.arrays import flat
 from aleator.data.frames import opened
-from aleator.data.interactions import Vocabulary, flat
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 from aleator.models.graft.base import Grafted, numbers
 from aleator.models.graft.factors import GraftedFactors
@@ -46,7 +47,9 @@ class HasColumns(Protocol):
 
 
 def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -> Grafted:
-    """Make a model out of a recommender that was fitted elsewhere. `AUR(graft(...)).fit(split)` trains the estimator alone.
+    """Make a model out of a recommender that was fitted elsewhere.
+
+    `AUR(graft(...)).fit(split)` then trains the estimator alone.
 
     `model` is one of:
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.data.interactions import Vocabulary, flat
+from aleator.data.arrays import flat
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 
 

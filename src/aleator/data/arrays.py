@@ -1,0 +1,57 @@
+"""Columns as numpy arrays, with work on long columns done piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aleator.errors import require
+
+Array = NDArray[Any]
+# Some operations on a whole column take several times the memory of the column. They take this many rows at a time.
+PIECE = 1 << 22
+
+
+@runtime_checkable
+class ArrayLike(Protocol):
+    """Anything that numpy can turn into an array by itself: arrays, tensors, columns of frames."""
+
+    def __array__(self) -> Array: ...
+
+
+def pieces(n: int) -> list[slice]:
+    """Slices that cover n rows, `PIECE` rows each. For n = 0 there is one empty slice."""
+    return [slice(start, start + PIECE) for start in range(0, max(n, 1), PIECE)]
+
+
+def flat(values: Any) -> Array:
+    """One column as an array [n].
+
+    A list becomes an array of Python objects, so that no value takes the type of another one. A single value becomes
+    an array of length 1.
+    """
+    if isinstance(values, ArrayLike):
+        column = np.atleast_1d(np.asarray(values))
+    elif isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
+        listed = list(values)
+        column = np.fromiter(listed, object, len(listed))
+    else:
+        column = np.fromiter([values], object, 1)
+    require(column.ndim == 1, f"a column has {column.ndim} dimensions", "give one value for each row")
+    return column
+
+
+def look_up(table: Array, dense: NDArray[np.int32]) -> Array:
+    """`table[dense]`, an array [n]. In pieces, because numpy copies the whole index to 64 bits."""
+    return np.concatenate([table[dense[rows]] for rows in pieces(len(dense))])
+
+
+def count(dense: NDArray[np.int32], n: int) -> NDArray[np.int64]:
+    """How often each of the dense ids 0 .. n - 1 occurs, an array [n]."""
+    total = np.zeros(n, np.int64)
+    for rows in pieces(len(dense)):
+        total += np.bincount(dense[rows], minlength=n)
+    return total

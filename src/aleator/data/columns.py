@@ -1,0 +1,124 @@
+"""Columns by role: which column holds the users, the items, the ratings, the weights and the times."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aleator.data.arrays import Array, flat
+from aleator.errors import AleatorError, require
+
+# The usual names of the column of each role, in lower case. An earlier name wins over a later one.
+ALIASES = {
+    "user": "user user_id userid uid visitorid visitor_id customer_id customerid reviewerid account_id session_id",
+    "item": "item item_id itemid iid movieid movie_id sid asin parent_asin product_id productid article_id business_id"
+    " book_id song_id track_id artist_id news_id",
+    "rating": "rating ratings stars score overall",
+    "weight": "weight count plays listen_count confidence",
+    "time": "time timestamp datetime date unixreviewtime event_time created_at ts",
+}
+IDS = ("user", "item")  # the roles whose column holds ids
+
+Columns = dict[str, Any]  # role -> values [n]
+Names = dict[str, str | None]  # role -> the name that the caller gave to its column, or None
+
+
+def find_roles(present: Sequence[Any], named: Names, where: str) -> tuple[dict[str, Any], list[str]]:
+    """Find the column of each role.
+
+    Args:
+        present: Names of all columns.
+        named: Names that the caller gave. The other roles are found by their usual names.
+        where: What has the columns, for error messages.
+
+    Returns:
+        The name of the column of each role that has one, and a note about the columns without a role.
+    """
+    listed = ", ".join(map(str, present))
+    chosen: dict[str, Any] = {}
+    for role, name in named.items():
+        if name is not None:
+            require(name in present, f"{where} has no column '{name}'", f"name one of {listed}")
+            chosen[role] = name
+    for role, aliases in ALIASES.items():
+        if role not in chosen:
+            # reversed: of two columns that differ only in case, the first one counts
+            free = {str(name).lower(): name for name in reversed(present) if name not in chosen.values()}
+            found = next((free[alias] for alias in aliases.split() if alias in free), None)
+            if found is not None:
+                chosen[role] = found
+    for role in IDS:
+        require(role in chosen, f"{where} has no {role} column among {listed}", f"name it with {role}=")
+    distinct = chosen["user"] != chosen["item"]
+    require(distinct, f"column '{chosen['user']}' is named as user and item", "name two columns")
+    return chosen, unused_note(present, list(chosen.values()))
+
+
+def unused_note(present: Iterable[Any], used: list[Any]) -> list[str]:
+    """A list with one note about the columns that were not used, or an empty list."""
+    unused = [str(name) for name in present if name not in used]
+    return [f"columns not used: {', '.join(unused)}"] if unused else []
+
+
+def require_nothing_named(named: Names, where: str) -> None:
+    """Raise an error if the caller named a column of something that has no columns."""
+    role = next((role for role, name in named.items() if name is not None), None)
+    require(role is None, f"{where} has no columns to name", f"leave out {role}=")
+
+
+def require_none_missing(n_missing: int, name: Any, where: str) -> None:
+    """Raise an error if a column has missing values."""
+    require(
+        n_missing == 0, f"column '{name}' of {where} has {n_missing} missing values", "fill them or drop those rows"
+    )
+
+
+def by_role(columns: Mapping[Any, Any], named: Names, where: str) -> tuple[Columns, list[str]]:
+    """The columns of a dict of arrays or lists by role, and a note about those that were not used."""
+    chosen, notes = find_roles(list(columns), named, where)
+    return {role: typed(columns[name], role, name, where) for role, name in chosen.items()}, notes
+
+
+def typed(values: Any, role: str, name: Any, where: str) -> Array:
+    """The values of a column as an array of the type that its role needs.
+
+    Ids stay as they are. Texts become numbers; in a column of times they may also be ISO dates.
+    """
+    column = flat(values)
+    if role in IDS or column.dtype.kind not in "OUT":
+        return column
+    found = _as_numbers(column)
+    if found is None and role == "time":
+        found = _as_dates(column)
+    if found is None:
+        wanted = "numbers or ISO dates" if role == "time" else "numbers"
+        raise AleatorError(
+            f"column '{name}' of {where} is read as the {role} but does not hold {wanted}",
+            f"name another column with {role}=",
+        )
+    return found
+
+
+def _as_numbers(column: Array) -> Array | None:
+    """Integers where that changes no value, floats otherwise, None where a value is not a number."""
+    try:
+        floats = column.astype(np.float64)
+    except (ValueError, TypeError):
+        return None
+    try:
+        integers = column.astype(np.int64)
+    except (ValueError, TypeError, OverflowError):
+        return floats
+    return integers if (integers == floats).all() else floats
+
+
+def _as_dates(column: Array) -> Array | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # numpy warns that it converts time zones to UTC; we want that
+        try:
+            return column.astype("datetime64[us]")
+        except (ValueError, TypeError):
+            return None

@@ -1,0 +1,189 @@
+"""Tables: text files, parquet files and frames as columns by role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aleator.data.arrays import Array, pieces
+from aleator.data.columns import IDS, Columns, Names, find_roles, require_none_missing, typed
+from aleator.data.vocabulary import Vocabulary
+from aleator.errors import AleatorError, need, require, unknown_name, unreadable
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLES = ("csv", "tsv", "parquet", "inter", "u.data", "ratings.dat")
+MOVIELENS_HEADER = ("user", "item", "rating", "time")  # MovieLens files have no header line
+
+
+def read_text_table(path: Path, format: str, named: Names) -> tuple[Columns, list[str]]:
+    """The columns of a text file by role, with notes. What a text stands for depends on the role of its column."""
+    table = read_table(path, format)
+    where = f"'{path}'"
+    chosen, notes = find_roles(table.columns, named, where)
+    require(len(table) > 0, f"{where} has no rows", "give at least one interaction")
+    columns: Columns = {}
+    for role, name in chosen.items():
+        values = _values(_narrowed(table[name], role), name, where)
+        columns[role] = typed(values, role, name, where)
+    return columns, notes
+
+
+def read_frame(source: Any, named: Names) -> tuple[Columns, str, list[str]]:
+    """The columns of a pandas, polars or arrow frame by role, the kind of the frame, and notes."""
+    need("narwhals", "reading frames")
+    import narwhals as nw
+
+    try:
+        table = nw.from_native(source, eager_only=True)
+    except TypeError:
+        raise AleatorError(
+            f"a {type(source).__name__} cannot be read as interactions",
+            "give a path, a frame, a dict of columns or a scipy sparse matrix",
+        ) from None
+    except nw.exceptions.NarwhalsError as error:
+        reason = " ".join(str(error).split())
+        raise AleatorError(f"the frame cannot be read ({reason})", "rename its columns") from None
+    where = "the frame"
+    chosen, notes = find_roles(table.columns, named, where)
+    require(len(table) > 0, f"{where} has no rows", "give at least one interaction")
+    columns: Columns = {}
+    for role, name in chosen.items():
+        columns[role] = typed(_values(table[name], name, where), role, name, where)
+    return columns, table.implementation.name.lower(), notes
+
+
+def read_parquet(path: Path, named: Names) -> tuple[Columns, list[str]]:
+    """The columns of a parquet file by role, with notes.
+
+    Columns are read one after the other and piece by piece, so that a large file fits into memory. The ids come as
+    dense ids with their vocabularies, in the columns user, users, item and items.
+    """
+    where = f"'{path}'"
+    with _reading(path, "parquet"):
+        import polars as pl
+
+        table = pl.scan_parquet(path)
+        n = table.select(pl.len()).collect().item()
+        chosen, notes = find_roles(table.collect_schema().names(), named, where)
+        require(n > 0, f"{where} has no rows", "give at least one interaction")
+        columns: Columns = {}
+        for role, name in chosen.items():
+            values = _in_pieces(table, name, n, where)
+            if role in IDS:
+                columns[f"{role}s"], columns[role] = Vocabulary.gather(values, role)
+                continue
+            parts = [typed(part, role, name, where) for part in values]
+            if {"M"} < {part.dtype.kind for part in parts}:
+                # a text such as "2020" is a number in one piece, but a date if the column has dates in another
+                whole = table.select(name).collect().to_series()
+                parts = [typed(_values(whole, name, where), role, name, where)]
+            columns[role] = np.concatenate(parts)
+    return columns, notes
+
+
+def read_table(path: Path, format: str) -> pl.DataFrame:
+    """The rows of a table file. All columns are texts, except in parquet."""
+    with _reading(path, format):
+        import polars as pl
+
+        if format == "parquet":
+            return pl.read_parquet(path)
+        if format == "csv":
+            return pl.read_csv(path, infer_schema=False)
+        if format == "tsv":
+            return pl.read_csv(path, separator="\t", infer_schema=False)
+        if format == "inter":  # RecBole's atomic files: the header gives name:type
+            table = pl.read_csv(path, separator="\t", infer_schema=False)
+            return table.rename(lambda name: name.partition(":")[0])
+        if format == "u.data":
+            table = pl.read_csv(path, separator="\t", has_header=False, infer_schema=False)
+            return _with_header(table, path, format)
+        if format == "ratings.dat":
+            # polars takes one character as separator, so the lines are read whole and split at "::"
+            lines = pl.read_csv(path, separator="\x01", has_header=False, infer_schema=False, quote_char=None)
+            return _with_header(lines.to_series().str.splitn("::", 4).struct.unnest(), path, format)
+    raise unknown_name("format", format, TABLES)
+
+
+def _with_header(table: pl.DataFrame, path: Path, format: str) -> pl.DataFrame:
+    require(
+        table.width == len(MOVIELENS_HEADER),
+        f"{format} has {len(MOVIELENS_HEADER)} columns, but '{path}' has {table.width}",
+        "check the file or give its format",
+    )
+    return table.rename(dict(zip(table.columns, MOVIELENS_HEADER, strict=True)))
+
+
+@contextmanager
+def _reading(path: Path, format: str) -> Iterator[None]:
+    """Turn any error of polars about a file into an `AleatorError`."""
+    need("polars", "reading and writing tables")
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:
+        raise unreadable(path, format, error) from None
+
+
+def _in_pieces(table: pl.LazyFrame, name: str, n: int, where: str) -> Iterator[Array]:
+    """The values of a column of n rows, piece by piece."""
+    missing = 0
+    for rows in pieces(n):
+        piece = table.select(name).slice(rows.start, rows.stop - rows.start).collect().to_series()
+        missing += piece.null_count()
+        if not missing:
+            yield _values(piece, name, where)
+    require_none_missing(missing, name, where)  # only now, so that the message counts all of them
+
+
+def _narrowed(column: pl.Series, role: str) -> pl.Series:
+    """A column of texts as what they stand for.
+
+    Ids become integers if that changes none of them ("007" stays a text). Other columns become numbers.
+    """
+    need("polars", "reading and writing tables")
+    import polars as pl
+
+    is_id = role in IDS
+    for dtype in (pl.Int64, pl.UInt64 if is_id else pl.Float64):
+        cast = column.cast(dtype, strict=False)
+        if cast.null_count() == column.null_count() and (not is_id or (cast.cast(pl.String) == column).all()):
+            return cast
+    return _without_blanks(column) if is_id else column
+
+
+def _without_blanks(ids: pl.Series) -> pl.Series:
+    """Text ids with null for those that are empty, and for "NaN" where all the others are numbers."""
+    import polars as pl
+
+    missing = ids == ""
+    number = ids.cast(pl.Float64, strict=False)
+    if number.null_count() == ids.null_count():  # among texts, "NaN" may be a name
+        missing |= number.is_nan()
+    return ids.set(missing.fill_null(False), None)
+
+
+def _values(column: Any, name: str, where: str) -> Array:
+    """A column of a frame as an array. Dates become microseconds, decimals become floats."""
+    need("narwhals", "reading frames")
+    import narwhals as nw
+
+    series = nw.from_native(column, series_only=True)
+    require_none_missing(int(series.is_null().sum()), name, where)
+    if series.dtype == nw.Decimal:
+        series = series.cast(nw.Float64)
+    try:
+        if series.dtype == nw.Datetime:
+            series = series.dt.timestamp("us")
+        values: Array = series.to_numpy()
+    except Exception:  # every frame library has errors of its own
+        problem = f"column '{name}' of {where} is of type {series.dtype}"
+        raise AleatorError(problem, "make it a column of strings, numbers or dates") from None
+    return values
