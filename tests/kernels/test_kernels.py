@@ -54,7 +54,9 @@ def test_the_solution_is_the_minimum_of_the_objective() -> None:
     users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(4))
     x = least_squares(factors, Histories.of_users(users, len(factors)), mu, l2).requires_grad_()
     w = torch.from_numpy(np.where(weight > 0, weight.astype(np.float64), mu))
-    ((w * (x @ factors.T - torch.from_numpy((weight > 0).astype(float))) ** 2).sum() + l2 * x.square().sum()).backward()
+    label = torch.from_numpy((weight > 0).astype(float))
+    loss = (w * (x @ factors.T - label) ** 2).sum() + l2 * x.square().sum()
+    loss.backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     torch.testing.assert_close(x.grad, torch.zeros_like(x), atol=1e-9, rtol=0)
 
