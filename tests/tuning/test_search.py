@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -350,17 +348,3 @@ def test_without_optuna_it_says_what_to_install(split: al.Split, monkeypatch: py
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(al.AleatorError, match="install optuna"):
         tune(split)
-
-
-def test_it_needs_neither_frames_nor_plots_nor_a_shell() -> None:
-    program = """
-import sys
-for name in ("matplotlib", "narwhals", "polars", "rich", "typer"):
-    sys.modules[name] = None
-import aleator as al
-data = al.simulate(n_users=30, n_items=20, per_user=40, seed=0).interactions
-small = {"model": {"solver": "adam", "max_epochs": 2, "dim": 4}, "estimator": {"dim": 4, "max_epochs": 2}}
-print(len(al.tune(data, settings=small, trials=2).trials))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=ENV)
-    assert (done.returncode, done.stdout.strip()) == (0, "2"), done.stderr

@@ -1,4 +1,4 @@
-"""Popularity and Random: what a model must beat."""
+"""Random: scores that depend on nothing but the seed, the user, the item and the history."""
 
 from __future__ import annotations
 
@@ -16,15 +16,6 @@ from aleator.models.random_scores import scrambled
 @pytest.fixture(scope="module")
 def data() -> Interactions:
     return simulate(n_users=200, n_items=90, per_user=30, skew=0.8, seed=3).interactions
-
-
-def test_popularity_is_the_share_of_users_whatever_the_weights(data: Interactions) -> None:
-    weighted = Interactions.of(data.user, data.item, weight=np.full(len(data), 3.0), users=data.users, items=data.items)
-    for given in (data, weighted):
-        scores = al.Popularity().fit(given).score([0, 5])
-        for item in (0, 40, 89):
-            share = len({int(u) for u in data.user[data.item == item]}) / data.n_users
-            assert scores[:, item].tolist() == pytest.approx([share, share])
 
 
 def splitmix(number: int) -> int:
