@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,43 +16,15 @@ from aleator.aur.build import build
 from aleator.aur.choice import Select
 from aleator.models import MODELS
 from aleator.options import Among, Between, Configurable
-from aleator.training import loop as trainer
 from aleator.training.stop import Stop
 from aleator.tuning import search as tuning
 from aleator.tuning.search import Search, tune
 from aleator.uncertainty import ESTIMATORS
 
+from .pretending import found, results
+
 QUICK = {"model": {"iterations": 2}}
 SMALL = {"model": {"dim": 4, "iterations": 2}, "estimator": {"dim": 8, "max_epochs": 3}}
-ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
-Fake = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-@pytest.fixture
-def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fake], list[dict[str, Any]]]:
-    """Trials whose result is a function of their options; returns the options of each, as they come."""
-
-    def set_up(fake: Fake) -> list[dict[str, Any]]:
-        seen: list[dict[str, Any]] = []
-
-        def measure(_: Search, options: dict[str, Any]) -> dict[str, Any]:
-            seen.append(dict(options))
-            return fake(options)
-
-        monkeypatch.setattr(Search, "measure", measure)
-        return seen
-
-    return set_up
-
-
-def found(value: float) -> dict[str, Any]:
-    return {"recall@20": value, "tail_recall@50": 0.5, "epochs": None}
-
-
-def results(tuned: tuning.Tuned) -> list[Any]:
-    """What came out, in the order of the trials and without what chance or the clock decides."""
-    rows = sorted(tuned.trials, key=lambda row: row["trial"])
-    return [(r["state"], r["options"], r.get("recall@20")) for r in rows if r["state"] in ("complete", "pruned")]
 
 
 @pytest.mark.parametrize("kind", [*MODELS.classes.values(), *ESTIMATORS.classes.values(), al.AUR])
@@ -185,111 +154,6 @@ def test_mistakes_are_told_before_any_trial(split: al.Split, pretend: Any, wrong
     assert not seen
 
 
-def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(split: al.Split, pretend: Any, tmp_path: Path) -> None:
-    def stop_at(when: int) -> Fake:
-        def fake(options: dict[str, Any]) -> dict[str, Any]:
-            if len(seen) == when:
-                raise KeyboardInterrupt
-            return found(1 / (1 + abs(np.log(options["model.l2"] / 0.01)) + options["model.mu"]))
-
-        return fake
-
-    seen = pretend(stop_at(-1))
-    through = tune(split, uncertainty=False, trials=12)
-    study = tmp_path / "odd name? 100%.db"
-    for when in (1, 11):  # in the defaults, and in the search proper
-        seen = pretend(stop_at(when))
-        with pytest.raises(KeyboardInterrupt):
-            tune(split, uncertainty=False, trials=12, study=study)
-    seen = pretend(stop_at(-1))
-    continued = tune(split, uncertainty=False, trials=12, study=study)
-    assert len(seen) == 2
-    assert results(continued) == results(through)
-    assert continued.options == through.options
-    assert sum(row["state"] == "stopped" for row in continued.trials) == 2
-    assert continued.default == through.default is not None
-    seen = pretend(stop_at(-1))
-    again = tune(split, uncertainty=False, trials=12, study=study)
-    assert (again.options, seen) == (continued.options, [])  # the trials of the file count
-
-
-def test_a_study_of_other_settings_is_refused(split: al.Split, pretend: Any, tmp_path: Path) -> None:
-    seen = pretend(lambda options: found(0.1))
-    study = tmp_path / "a.db"
-    tune(split, trials=1, study=study)
-    other = replace(split, train=split.train.take(np.arange(len(split.train)) > 3))
-    for data, change, words in [
-        (other, {}, "pairs"),
-        (split, {"uncertainty": False}, "uncertainty"),
-        (split, {"recipe": "paper"}, "recipe"),
-        (split, {"select": "balanced"}, "metric"),
-        (split, {"settings": {"model": {"dim": 8}}}, "model.dim"),
-        (split, {"only": "model"}, "ranges"),
-        (split, {"seed": 1}, "options"),
-        (split, {"max_epochs": 3}, "max_epochs"),
-    ]:
-        with pytest.raises(al.AleatorError, match=f"study of other settings.*{words}"):
-            tune(data, trials=2, study=study, **change)  # type: ignore[arg-type]
-    assert len(seen) == 1
-    tune(split, trials=2, study=study, device="cpu")  # where it runs is no matter
-
-
-def test_a_file_that_is_no_study_is_left_alone(split: al.Split, tmp_path: Path) -> None:
-    (tmp_path / "mine.db").write_text("mine")
-    with pytest.raises(al.AleatorError, match="no study"):
-        tune(split, study=tmp_path / "mine.db")
-    assert (tmp_path / "mine.db").read_text() == "mine"
-    with pytest.raises(al.AleatorError, match="cannot be opened"):
-        tune(split, study=tmp_path / "nowhere" / "a.db")
-
-
-def test_trials_that_fail_are_counted_and_passed_over(split: al.Split, pretend: Any) -> None:
-    def fake(options: dict[str, Any]) -> dict[str, Any]:
-        if len(seen) % every == 0:
-            raise al.AleatorError("the loss is nan", "try a smaller one")
-        return found(0.1)
-
-    seen, every = pretend(fake), 2
-    tuned = tune(split, uncertainty=False, trials=6)
-    assert [row["state"] for row in tuned.trials] == ["complete"] * 3 + ["failed"] * 3
-    assert "the loss is nan" in tuned.trials[-1]["problem"]
-    every = 1
-    with pytest.raises(al.AleatorError, match=r"no trial came to its end .*the loss is nan"):
-        tune(split, uncertainty=False, trials=3)
-
-
-def test_a_mistake_of_ours_is_not_hidden(split: al.Split, pretend: Any) -> None:
-    def fake(options: dict[str, Any]) -> dict[str, Any]:
-        raise KeyError("no such figure")
-
-    pretend(fake)
-    with pytest.raises(KeyError):
-        tune(split, trials=3)
-
-
-@pytest.mark.parametrize(("uncertainty", "label"), [(False, "MF"), (True, "uncertainty estimator")])
-def test_trials_that_fall_behind_are_pruned(split: al.Split, pretend: Any, uncertainty: bool, label: str) -> None:
-    """By the checks of the stage that is searched; the other stages' do not count."""
-
-    def fake(options: dict[str, Any]) -> dict[str, Any]:
-        value = 0.5 - 0.01 * len(seen)
-        for epoch in range(1, 21):
-            watcher = trainer._watcher.get()
-            assert watcher is not None
-            watcher("something else", epoch, 0.001 * len(seen))
-            watcher(label, epoch, value)
-            reached.append(epoch)
-        return found(value)
-
-    reached: list[int] = []
-    seen = pretend(fake)
-    tuned = tune(split, uncertainty=uncertainty, trials=7)
-    states = [row["state"] for row in sorted(tuned.trials, key=lambda row: row["trial"])]
-    assert states == ["complete"] * 5 + ["pruned"] * 2
-    assert reached.count(20) == 5
-    assert reached[-1] == 9  # not before the warm-up is over
-
-
 def test_real_trainings_are_watched(split: al.Split, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = []
     monkeypatch.setattr(Search, "watched", lambda _, label: labels.append(label))
@@ -314,16 +178,6 @@ def test_a_model_that_is_the_same_in_all_trials_is_fitted_once(
     assert len(fitted) == 3
 
 
-@pytest.mark.parametrize("matters", ["model.mu", "model.dim"])
-def test_importance_finds_the_option_that_matters(split: al.Split, pretend: Any, matters: str) -> None:
-    pretend(lambda options: found(-abs(np.log(options[matters] / 0.1))))
-    tuned = tune(split, uncertainty=False, trials=20)
-    assert next(iter(tuned.importance)) == matters
-    assert sum(tuned.importance.values()) == pytest.approx(1)
-    assert tuned.importance.keys() == {"model.dim", "model.mu", "model.l2"}
-    assert tune(split, uncertainty=False, trials=9).importance == {}
-
-
 def test_the_best_options_as_a_config_file(split: al.Split, pretend: Any) -> None:
     pretend(lambda options: found(options.get("estimator.lr", 0)))
     settings = {"tail": "mass:0.4", "estimator": {"self_exclude": False}, "model": {"solver": "als", "l2": 1e-7}}
@@ -334,14 +188,6 @@ def test_the_best_options_as_a_config_file(split: al.Split, pretend: Any) -> Non
     assert tuned.options["estimator"].keys() > {"self_exclude", "lr"}
     made = build("mf", tomllib.loads(text), with_uncertainty=True, recipe="ours", seed=0)
     assert made.options() == tuned.best.options()
-
-
-def test_no_trial_begins_after_the_timeout(split: al.Split, pretend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("aleator.tuning.trials.time.monotonic", lambda: next(clock))
-    seen = pretend(lambda options: found(0.1))
-    tune(split, uncertainty=False, timeout=35, trials=50)
-    assert len(seen) == 3
 
 
 def test_without_optuna_it_says_what_to_install(split: al.Split, monkeypatch: pytest.MonkeyPatch) -> None:
