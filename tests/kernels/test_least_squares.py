@@ -86,3 +86,15 @@ def test_leaving_one_out_is_solving_again_with_that_pair_unobserved(mu: float, l
         left = weight[users.index[row]].copy()
         left[item] = 0
         assert found[place] == pytest.approx(solved(factors, left[None], mu, l2)[0] @ factors[item], rel=1e-8)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dim", [16, 1024])
+def test_a_gpu_solves_them_at_any_size(dim: int) -> None:
+    """1024 factors are where other libraries' solvers on a GPU have failed."""
+    gpu = torch.device("cuda")
+    factors = 0.1 * torch.randn(2000, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    taken = sp.csr_matrix((np.random.default_rng(0).random((40, 2000)) < 0.02).astype(np.float32))
+    exact = least_squares(factors, Histories(taken, CPU), 0.1, 0.05)
+    found = least_squares(factors.float().to(gpu), Histories(taken, gpu), 0.1, 0.05)
+    assert float((found.double().cpu() - exact).norm() / exact.norm()) < 1e-4
