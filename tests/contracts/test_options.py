@@ -133,7 +133,7 @@ def seen_of(made: Configurable, split: al.Split) -> tuple[Any, ...]:
     return np.asarray(scores).tobytes(), str(course), len(fitted.fitted), str(report.about)
 
 
-@pytest.mark.parametrize(("name", "base", "option", "other"), cases())
+@pytest.mark.parametrize(("name", "base", "option", "other"), list(cases()))
 def test_an_option_of_a_part_changes_something(
     name: str, base: dict[str, Any], option: str, other: Any, split: al.Split
 ) -> None:
