@@ -14,9 +14,6 @@ on. With an earlier Python, it runs in its own environment after
     pip install 'aleator[bench]' typeguard pydantic 'pandas<3' && pip install --no-deps rectools 'attrs<24'
 """
 
-# mypy: disable-error-code="import-not-found, import-untyped"
-# RecTools and Cornac may be missing, and they have no types.
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -56,7 +56,9 @@ def literally(model: al.AUR) -> dict[str, ScoreOf]:
     assert isinstance(model.model, al.MF)
     x, y, device = model.model.table.users, model.model.table.items, model.torch_device
     everyone = model.histories.batch(torch.arange(model.fitted.n_users))
-    p, q = model.estimator.factors(everyone)  # type: ignore[attr-defined]
+    factors = model.estimator.factors(everyone)
+    assert factors is not None
+    p, q = factors
     lam, k = model.lam_used, 1 / model.beta
 
     def mf(index: Tensor) -> Tensor:

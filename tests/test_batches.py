@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aleator.batches import Histories, Users, pieces
-from aleator.device import resolve_device
-from aleator.errors import AleatorError
 
 CPU = torch.device("cpu")
 
@@ -64,16 +61,6 @@ def test_pieces_are_a_partition(n: int, size: int) -> None:
     cut = pieces(torch.arange(n), size)
     assert torch.cat(cut).tolist() == list(range(n))
     assert all(len(piece) <= size for piece in cut)
-
-
-@pytest.mark.parametrize("name", ["warp-drive", "cuda:99", "cpu:-3"])
-def test_a_device_that_is_not_there_is_refused(name: str) -> None:
-    with pytest.raises(AleatorError, match="no device"):
-        resolve_device(name)
-
-
-def test_auto_is_a_device_that_works() -> None:
-    assert torch.zeros(1, device=resolve_device("auto")).item() == 0
 
 
 def test_a_batch_is_sized_for_the_steps_of_an_epoch() -> None:

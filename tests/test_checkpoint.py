@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from aleator import checkpoint
 from aleator.data.interactions import Interactions
@@ -73,7 +74,7 @@ def test_whatever_interrupts_a_save_leaves_the_old_model_and_nothing_else(
         return fail
 
     if where == "save_file":
-        monkeypatch.setattr(checkpoint, "save_file", failing(checkpoint.save_file))
+        monkeypatch.setattr(checkpoint, "save_file", failing(save_file))
     elif where == "write_text":
         monkeypatch.setattr(Path, "write_text", failing(Path.write_text))
     else:

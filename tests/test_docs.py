@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+import typer.core
+import typer.main
 
 import aleator as al
 from aleator import cli
@@ -82,6 +83,7 @@ def test_pages_that_a_newcomer_reads_have_examples() -> None:
 def test_the_long_commands_of_a_page_exist(page: str) -> None:
     for _, *words in commands(PAGES[page], "sh"):
         group = typer.main.get_command(cli.app)
+        assert isinstance(group, typer.core.TyperGroup)
         group.commands[words[0]].make_context(words[0], words[1:], allow_interspersed_args=words[0] != "bench")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,14 +111,14 @@ def test_a_registry_refuses_an_unknown_name_with_the_nearest() -> None:
         lambda: al.AUR(al.MF(), floor=-1.0),
         lambda: al.AUR(al.MF(), lam=1.5),
         lambda: al.AUR(al.MF(), lam=float("nan")),
-        lambda: al.AUR("MF"),
-        lambda: al.AUR(al.MF(), select="best"),
-        lambda: al.AUR(al.MF(), recipe="papr"),
+        lambda: al.AUR("MF"),  # type: ignore[arg-type]
+        lambda: al.AUR(al.MF(), select="best"),  # type: ignore[arg-type]
+        lambda: al.AUR(al.MF(), recipe="papr"),  # type: ignore[arg-type]
     ],
 )
-def test_a_value_out_of_range_is_refused(make: object) -> None:
+def test_a_value_out_of_range_is_refused(make: Callable[[], Configurable]) -> None:
     with pytest.raises(al.AleatorError):
-        make()  # type: ignore[operator]
+        make()
 
 
 def test_aur_hands_its_device_and_seed_to_its_parts_unless_they_have_their_own() -> None:

@@ -68,8 +68,9 @@ def uncertain(model: Make, estimator: Any = None, joint: dict[str, Any] | None =
             return al.AUR(model(split), estimator=made, **options)
         if hasattr(al, "Joint"):
             return al.AUR(model(split), estimator=made, joint=al.Joint(**joint), **options)
-        old = {"joint_epochs" if name == "max_epochs" else f"joint_{name}": value for name, value in joint.items()}
-        return al.AUR(model(split), estimator=made, joint=True, **old, **options)
+        old: dict[str, Any] = {"joint": True}
+        old |= {"joint_epochs" if name == "max_epochs" else f"joint_{name}": value for name, value in joint.items()}
+        return al.AUR(model(split), estimator=made, **old, **options)
 
     return make
 
@@ -135,7 +136,7 @@ def function(split: Any) -> Callable[[Any], Any]:
 
 def worlds() -> Iterator[tuple[str, Any]]:
     """ML-100K, and a simulated world whose pairs have weights."""
-    load = getattr(al, "load_dataset", None) or al.load
+    load = vars(al).get("load_dataset") or vars(al)["load"]
     yield "ml-100k", load("ml-100k").carve(0.1, 0)
     world = al.simulate(n_users=300, n_items=200, per_user=120, skew=0.8, seed=1)
     yield "world", world.interactions.split(valid=0.1, test=0.2, seed=0)

@@ -18,7 +18,7 @@ from aleator.data.interactions import Interactions
 from aleator.training.stop import Stop
 from aleator.uncertainty.objective import Objective
 
-MODELS = {
+MODELS: dict[str, Callable[[], al.Model]] = {
     "mf": lambda: al.MF(dim=4, iterations=3),
     "lightgcn": lambda: al.LightGCN(dim=4, layers=2, max_epochs=3, lr=0.05),
     "multvae": lambda: al.MultVAE(hidden=6, dim=3, max_epochs=3, lr=0.01),
@@ -85,7 +85,7 @@ def test_the_gradient_reaches_the_parameters_of_both(name: str, split: al.Split)
     parameters = [*both.model.parameters(), *both.estimator.parameters()]
     for parameter in parameters:
         parameter.requires_grad_()
-    both.loss(both.model.histories.batch(torch.arange(20)), None).backward()
+    both.loss(both.model.histories.batch(torch.arange(20)), None).backward()  # type: ignore[no-untyped-call]
     for parameter in parameters:
         assert parameter.grad is not None
         assert torch.isfinite(parameter.grad).all()

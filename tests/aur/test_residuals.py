@@ -11,8 +11,10 @@ import torch
 
 import aleator as al
 from aleator.aur.residuals import OutOfSample, _cross_fitted
+from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.training.stop import Stop
+from aleator.uncertainty.base import Expectation
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def data(split: al.Split) -> Interactions:
     return whole.take(np.random.default_rng(0).permutation(len(whole)))
 
 
-def observed(expectation: Any, model: al.Model) -> torch.Tensor:
+def observed(expectation: Expectation, model: al.Model) -> torch.Tensor:
     with torch.no_grad():
         return expectation.score_pairs(model.histories.batch(torch.arange(model.histories.n_users)))
 
@@ -79,10 +81,10 @@ def test_cross_fitting_predicts_pairs_by_a_model_that_never_saw_them(data: Inter
             super().learn(stop)
             self.seen = torch.from_numpy(self.fitted.csr.toarray() > 0).float()
 
-        def without_history(self, scores: torch.Tensor, users: Any, items: Any) -> torch.Tensor:
+        def without_history(self, scores: torch.Tensor, users: Users, items: torch.Tensor | None) -> torch.Tensor:
             return scores
 
-        def raw_block(self, users: Any, items: Any = None) -> torch.Tensor:
+        def raw_block(self, users: Users, items: torch.Tensor | None = None) -> torch.Tensor:
             block = self.seen[users.index].clone()
             return block if items is None else block[:, items]
 
@@ -100,10 +102,10 @@ def test_each_value_belongs_to_its_pair(data: Interactions) -> None:
     class Named(al.Popularity):
         """(Nobody, 2020)."""
 
-        def without_history(self, scores: torch.Tensor, users: Any, items: Any) -> torch.Tensor:
+        def without_history(self, scores: torch.Tensor, users: Users, items: torch.Tensor | None) -> torch.Tensor:
             return scores
 
-        def raw_block(self, users: Any, items: Any = None) -> torch.Tensor:
+        def raw_block(self, users: Users, items: torch.Tensor | None = None) -> torch.Tensor:
             n = self.fitted.n_items
             block = users.index[:, None] + torch.arange(n) / n
             return block if items is None else block[:, items]

@@ -120,16 +120,20 @@ def cases() -> Iterator[Any]:
 
 def seen_of(made: Configurable, split: al.Split) -> tuple[Any, ...]:
     """What a user can see of a fit: scores, the course of the training, the pairs, and how it is evaluated."""
-    fitted = made if isinstance(made, al.Model) else al.AUR(al.MF(dim=4), estimator=made, refit=False)  # type: ignore[arg-type]
-    fitted.fit(split)
-    log = fitted.log if isinstance(fitted, al.Model) else fitted.estimator.log  # type: ignore[union-attr]
+    fitted: al.Model | al.AUR
+    if isinstance(made, al.Model):
+        fitted = made.fit(split)
+        log, scores = fitted.log, fitted.score(list(range(90)))
+    else:
+        assert isinstance(made, al.Estimator)
+        fitted = al.AUR(al.MF(dim=4), estimator=made, refit=False).fit(split)
+        log, scores = fitted.estimator.log, fitted.uncertainty(list(range(90)))
     report = al.evaluate(fitted, split, k=5)
-    scores = fitted.score(list(range(90))) if isinstance(fitted, al.Model) else fitted.uncertainty(list(range(90)))  # type: ignore[union-attr]
     course = None if log is None else (log.best_epoch, len(log.rows), [row.get("metric") for row in log.rows])
     return np.asarray(scores).tobytes(), str(course), len(fitted.fitted), str(report.about)
 
 
-@pytest.mark.parametrize(("name", "base", "option", "other"), cases())
+@pytest.mark.parametrize(("name", "base", "option", "other"), list(cases()))
 def test_an_option_of_a_part_changes_something(
     name: str, base: dict[str, Any], option: str, other: Any, split: al.Split
 ) -> None:

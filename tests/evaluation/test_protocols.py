@@ -100,9 +100,10 @@ def one_user(order: list[int], relevant: set[int], k: int) -> dict[str, float]:
 def brute(scores: Matrix, seen: Matrix, test: Matrix, tail: Matrix, empty: str) -> dict[str, dict[str, list[float]]]:
     per_user: dict[str, dict[str, list[float]]] = {p: {} for p in PROTOCOLS}
     for user in np.flatnonzero(test.any(1)):
-        order = sorted(np.flatnonzero(~seen[user] & (scores[user] > -np.inf)), key=lambda i: (-scores[user, i], i))
+        shown = np.flatnonzero(~seen[user] & (scores[user] > -np.inf)).tolist()
+        order = sorted(shown, key=lambda i: (-scores[user, i], i))
         for protocol in PROTOCOLS:
-            relevant = {i for i in np.flatnonzero(test[user]) if protocol == "overall" or tail[i]}
+            relevant = {i for i in np.flatnonzero(test[user]).tolist() if protocol == "overall" or tail[i]}
             listed = [i for i in order if protocol != "tail_relative" or tail[i]]
             for k in CUTS:
                 for name, value in one_user(listed, relevant, k).items():
@@ -173,7 +174,7 @@ def test_a_tail_without_any_item_has_no_mean_unless_it_counts_as_zero() -> None:
     split = Split(pairs(seen, users, items), pairs(seen & False, users, items), pairs(test, users, items))
     scores = np.arange(12, dtype=np.float32).reshape(3, 4)
     for empty in ("skip", "zero"):
-        report = evaluate(Fake(split.train, scores), split, tail=Tail.count(0), k=(2,), empty=empty)  # type: ignore[arg-type]
+        report = evaluate(Fake(split.train, scores), split, tail=Tail.count(0), k=(2,), empty=empty)
         for protocol in ("tail_relative", "tail_absolute"):
             assert report.to_dict()[protocol]["recall@2"] == (None if empty == "skip" else 0)
         assert report.mean("overall", "recall@2") > 0
@@ -291,7 +292,7 @@ def test_impossible_cutoffs_are_refused(k: tuple[int, ...]) -> None:
 def test_one_cutoff_may_be_given_as_a_number() -> None:
     split, *_ = make_split(0)
     fake = Fake(split.train, make_scores("random", 0))
-    assert evaluate(fake, split, k=5).to_dict() == evaluate(fake, split, k=(5,)).to_dict()  # type: ignore[arg-type]
+    assert evaluate(fake, split, k=5).to_dict() == evaluate(fake, split, k=(5,)).to_dict()
 
 
 @pytest.mark.parametrize("options", [{"empty": "ignore"}, {"recipe": "papr"}])

@@ -65,7 +65,7 @@ def literal(model: al.MACR, users: Users, seed: int) -> Tensor:
     for row, i, weight in zip(users.row.tolist(), users.item.tolist(), users.weight.tolist(), strict=True):
         total = total + weight * entropies(int(users.index[row]), i, 1)
     for u, i, j, weight in triples(users, model.draws, seed):
-        total = total + weight * (entropies(u, j, 0) + model.l2 * norms(*model.tables[:2], u, i, j))
+        total = total + weight * (entropies(u, j, 0) + model.l2 * norms(model.tables[0], model.tables[1], u, i, j))
     return total
 
 

@@ -44,7 +44,7 @@ def by_torch(data: Interactions, **options: Any) -> al.MF:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_als_in_torch_is_as_good_as_implicits(weighted: bool) -> None:
     """They start from other random factors, so one world says little: recalls are averaged over several."""
-    options = {"dim": 8, "l2": 0.05, "iterations": 15}
+    options: dict[str, Any] = {"dim": 8, "l2": 0.05, "iterations": 15}
     recalls = []
     for seed in range(4):
         split = simulate(n_users=300, n_items=120, per_user=60, seed=seed).interactions.split(seed=0)
@@ -69,7 +69,7 @@ def test_each_iteration_of_als_lowers_the_objective(larger: al.Split) -> None:
 
 def test_adam_reaches_the_same_minimum_in_expectation(larger: al.Split) -> None:
     """mu = 1 draws every unobserved pair, so the objective is the same without noise."""
-    options = {"dim": 4, "mu": 1.0, "l2": 0.5}
+    options: dict[str, Any] = {"dim": 4, "mu": 1.0, "l2": 0.5}
     exact = by_torch(larger.everything, iterations=60, **options)
     model = al.MF(solver="adam", lr=0.03, max_epochs=100, batch_size=75, **options)
     model.fit_pairs(larger.everything)
@@ -160,7 +160,8 @@ def test_with_all_negatives_adams_gradient_is_that_of_weighted_least_squares(sma
 def test_gradients_flow_from_scores_to_the_parameters(small: Interactions) -> None:
     model = with_factors(small)
     model.publish()
-    model.score_block(model.histories.batch(torch.tensor([1, 2])), torch.tensor([0, 5])).sum().backward()
+    scores = model.score_block(model.histories.batch(torch.tensor([1, 2])), torch.tensor([0, 5]))
+    scores.sum().backward()  # type: ignore[no-untyped-call]
     x, y = model.parameters()
     assert x.grad is not None
     assert y.grad is not None

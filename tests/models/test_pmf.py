@@ -80,11 +80,12 @@ def test_only_ratios_of_the_variances_count(larger: al.Split) -> None:
 
 
 def test_a_narrow_prior_keeps_the_factors_of_that_side_small(larger: al.Split) -> None:
-    options: dict[str, Any] = {"dim": 4, "lr": 0.05}
     for side in ("user", "item"):
+        options: dict[str, Any] = {"dim": 4, "lr": 0.05}
         sizes = []
         for variance in (0.05, 50.0):
-            model = al.PMF(**options, **{f"{side}_variance": variance})
+            options[f"{side}_variance"] = variance
+            model = al.PMF(**options)
             model.fit_pairs(larger.everything, epochs=30)
             sizes.append(float((model.table.users if side == "user" else model.table.items).square().mean()))
         assert sizes[0] < 0.5 * sizes[1]
@@ -126,5 +127,5 @@ def test_aur_does_not_take_its_logits_for_scores(larger: al.Split) -> None:
 @pytest.mark.parametrize("name", ["noise_variance", "user_variance", "item_variance"])
 def test_variances_must_be_positive(name: str) -> None:
     with pytest.raises(al.AleatorError, match="variance is not positive"):
-        al.PMF(**{name: 0.0})
-    assert math.isfinite(getattr(al.PMF(**{name: 1e-3}), name))
+        al.PMF(**dict[str, Any]({name: 0.0}))
+    assert math.isfinite(getattr(al.PMF(**dict[str, Any]({name: 1e-3})), name))

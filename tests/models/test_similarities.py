@@ -89,6 +89,7 @@ def test_the_strongest_are_kept_whatever_their_sign_and_equal_ones_together(
     expected = torch.tensor([[0, -5.0, 2, 0], [3, 3, 3, 0], [0, 0, 0, 7], [0, 0.2, 0.2, 0.3]])
     torch.testing.assert_close(strongest(rows.clone(), 2), expected)
     sparse = strongest(sp.csr_matrix(rows.numpy()), 2)
+    assert isinstance(sparse, sp.csr_matrix)
     torch.testing.assert_close(torch.from_numpy(sparse.toarray()), expected)
     assert sparse.nnz == 9
     assert torch.equal(strongest(rows.clone(), 99), rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -24,8 +25,11 @@ def started(**options: Any) -> UE:
 
 def score(model: UE, history: list[int], item: int, without: bool = False) -> Tensor:
     """<sum of z over the history, without the item itself where asked / sqrt(size), q_i>."""
-    summed = sum((model.z[j] for j in history if not (without and j == item)), torch.zeros(3))
-    return (summed / len(history) ** 0.5 * model.q[item]).sum()
+    summed = torch.zeros(3, dtype=torch.float64)
+    for j in history:
+        if not (without and j == item):
+            summed = summed + model.z[j]
+    return (summed / math.sqrt(len(history)) * model.q[item]).sum()
 
 
 @pytest.mark.parametrize("self_exclude", [False, True])

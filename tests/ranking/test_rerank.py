@@ -13,7 +13,7 @@ import pytest
 import aleator as al
 from aleator.device import BUDGETS
 
-CANDIDATES = {
+CANDIDATES: dict[str, list[Any]] = {
     "user_id": [7, 3, 7, 3, 7, 60],
     "item_id": [4, 1, 0, 2, 1, 1],
     "source": ["a", "b", "c", "d", "e", "f"],
@@ -35,8 +35,8 @@ def test_rows_come_by_user_as_they_come_and_by_score(fitted_aur: al.AUR) -> None
         assert row["score"] == pytest.approx(fitted_aur.score(user, item).item(), abs=1e-6)
         assert row["expectation"] == pytest.approx(fitted_aur.expectation(user, item).item(), abs=1e-6)
         assert row["uncertainty"] == pytest.approx(fitted_aur.uncertainty(user, item).item(), abs=1e-6)
-    for user in (7, 3):
-        assert found.filter(user_id=user)["score"].is_sorted(descending=True)
+    for number in (7, 3):
+        assert found.filter(user_id=number)["score"].is_sorted(descending=True)
 
 
 def test_the_whole_catalogue_reranked_is_the_list_that_is_recommended(fitted_aur: al.AUR) -> None:

@@ -2,66 +2,36 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import importlib.util
 import tomllib
-from collections.abc import Callable
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aleator as al
-from aleator import errors
 from aleator.aur.build import build
+from aleator.aur.choice import Select
 from aleator.models import MODELS
 from aleator.options import Among, Between, Configurable
-from aleator.training import loop as trainer
+from aleator.training.stop import Stop
 from aleator.tuning import search as tuning
 from aleator.tuning.search import Search, tune
 from aleator.uncertainty import ESTIMATORS
 
+from .pretending import found, results
+
 QUICK = {"model": {"iterations": 2}}
 SMALL = {"model": {"dim": 4, "iterations": 2}, "estimator": {"dim": 8, "max_epochs": 3}}
-ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
-Fake = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-@pytest.fixture
-def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fake], list[dict[str, Any]]]:
-    """Trials whose result is a function of their options; returns the options of each, as they come."""
-
-    def set_up(fake: Fake) -> list[dict[str, Any]]:
-        seen: list[dict[str, Any]] = []
-
-        def measure(_: Search, options: dict[str, Any]) -> dict[str, Any]:
-            seen.append(dict(options))
-            return fake(options)
-
-        monkeypatch.setattr(Search, "measure", measure)
-        return seen
-
-    return set_up
-
-
-def found(value: float) -> dict[str, Any]:
-    return {"recall@20": value, "tail_recall@50": 0.5, "epochs": None}
-
-
-def results(tuned: tuning.Tuned) -> list[Any]:
-    """What came out, in the order of the trials and without what chance or the clock decides."""
-    rows = sorted(tuned.trials, key=lambda row: row["trial"])
-    return [(r["state"], r["options"], r.get("recall@20")) for r in rows if r["state"] in ("complete", "pruned")]
 
 
 @pytest.mark.parametrize("kind", [*MODELS.classes.values(), *ESTIMATORS.classes.values(), al.AUR])
 def test_ranges_hold_options_that_the_class_accepts(kind: type[Configurable]) -> None:
-    options = {f.name for f in fields(kind) if f.init}  # type: ignore[arg-type]
+    options = set(kind.option_names())
     given = (al.MF(),) if kind is al.AUR else ()
-    for recipe, ranges in (("ours", kind.ranges), ("paper", kind.paper_ranges)):  # type: ignore[attr-defined]
+    for recipe, ranges in (("ours", kind.ranges), ("paper", kind.paper_ranges)):
         for name, where in ranges.items():
             assert name in options
             if isinstance(where, Among):
@@ -79,7 +49,7 @@ def test_ranges_hold_options_that_the_class_accepts(kind: type[Configurable]) ->
                 made = kind(*given, **{name: value}, **({} if "recipe" not in options else {"recipe": recipe}))
                 assert getattr(made, name) == value
     if getattr(kind, "personalises", True):
-        assert kind.ranges  # type: ignore[attr-defined]
+        assert kind.ranges
 
 
 def test_a_trial_is_scored_on_the_validation_part_by_a_model_of_the_rest(split: al.Split) -> None:
@@ -98,7 +68,8 @@ def test_a_trial_is_scored_on_the_validation_part_by_a_model_of_the_rest(split: 
 
 
 def test_with_uncertainty_the_value_is_that_of_the_chosen_lam(split: al.Split) -> None:
-    for select, metric in (("overall", "recall@20"), ("balanced", "tail_recall@50")):
+    choices: list[tuple[Select, str]] = [("overall", "recall@20"), ("balanced", "tail_recall@50")]
+    for select, metric in choices:
         tuned = tune(split, select=select, settings=SMALL, only="uncertainty", trials=2)
         assert tuned.metric == metric
         for row in tuned.trials:
@@ -136,7 +107,8 @@ def test_recipe_paper_searches_the_grid_of_the_paper_from_its_options(split: al.
 
 
 def test_the_defaults_come_first_so_that_nothing_worse_is_found(split: al.Split, pretend: Any) -> None:
-    seen = pretend(lambda options: found(0.9 if len(seen) == 1 else 0.9 - 0.01 * len(seen)))
+    values = iter([0.9, 0.88, 0.87, 0.86, 0.85])
+    seen = pretend(lambda options: found(next(values)))
     tuned = tune(split, trials=5)
     default = al.AUR(al.MF())
     first = tuned.trials[0]
@@ -149,7 +121,8 @@ def test_the_defaults_come_first_so_that_nothing_worse_is_found(split: al.Split,
 
 
 def test_what_is_fixed_is_not_searched(split: al.Split, pretend: Any) -> None:
-    seen = pretend(lambda options: found(len(seen)))
+    values = count(1)
+    seen = pretend(lambda options: found(next(values)))
     tuned = tune(split, settings={"alpha": 3, "model": {"dim": 8}}, trials=3)
     assert not {"alpha", "model.dim"} & seen[-1].keys()
     assert {"gamma", "model.mu", "estimator.dim"} <= seen[-1].keys()
@@ -181,108 +154,6 @@ def test_mistakes_are_told_before_any_trial(split: al.Split, pretend: Any, wrong
     assert not seen
 
 
-def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(split: al.Split, pretend: Any, tmp_path: Path) -> None:
-    def stop_at(when: int) -> Fake:
-        def fake(options: dict[str, Any]) -> dict[str, Any]:
-            if len(seen) == when:
-                raise KeyboardInterrupt
-            return found(1 / (1 + abs(np.log(options["model.l2"] / 0.01)) + options["model.mu"]))
-
-        return fake
-
-    seen = pretend(stop_at(-1))
-    through = tune(split, uncertainty=False, trials=12)
-    study = tmp_path / "odd name? 100%.db"
-    for when in (1, 11):  # in the defaults, and in the search proper
-        seen = pretend(stop_at(when))
-        with pytest.raises(KeyboardInterrupt):
-            tune(split, uncertainty=False, trials=12, study=study)
-    seen = pretend(stop_at(-1))
-    continued = tune(split, uncertainty=False, trials=12, study=study)
-    assert len(seen) == 2
-    assert results(continued) == results(through)
-    assert continued.options == through.options
-    assert sum(row["state"] == "stopped" for row in continued.trials) == 2
-    assert continued.default == through.default is not None
-    seen = pretend(stop_at(-1))
-    again = tune(split, uncertainty=False, trials=12, study=study)
-    assert (again.options, seen) == (continued.options, [])  # the trials of the file count
-
-
-def test_a_study_of_other_settings_is_refused(split: al.Split, pretend: Any, tmp_path: Path) -> None:
-    seen = pretend(lambda options: found(0.1))
-    study = tmp_path / "a.db"
-    tune(split, trials=1, study=study)
-    other = replace(split, train=split.train.take(np.arange(len(split.train)) > 3))
-    for data, change, words in [
-        (other, {}, "pairs"),
-        (split, {"uncertainty": False}, "uncertainty"),
-        (split, {"recipe": "paper"}, "recipe"),
-        (split, {"select": "balanced"}, "metric"),
-        (split, {"settings": {"model": {"dim": 8}}}, "model.dim"),
-        (split, {"only": "model"}, "ranges"),
-        (split, {"seed": 1}, "options"),
-        (split, {"max_epochs": 3}, "max_epochs"),
-    ]:
-        with pytest.raises(al.AleatorError, match=f"study of other settings.*{words}"):
-            tune(data, trials=2, study=study, **change)  # type: ignore[arg-type]
-    assert len(seen) == 1
-    tune(split, trials=2, study=study, device="cpu")  # where it runs is no matter
-
-
-def test_a_file_that_is_no_study_is_left_alone(split: al.Split, tmp_path: Path) -> None:
-    (tmp_path / "mine.db").write_text("mine")
-    with pytest.raises(al.AleatorError, match="no study"):
-        tune(split, study=tmp_path / "mine.db")
-    assert (tmp_path / "mine.db").read_text() == "mine"
-    with pytest.raises(al.AleatorError, match="cannot be opened"):
-        tune(split, study=tmp_path / "nowhere" / "a.db")
-
-
-def test_trials_that_fail_are_counted_and_passed_over(split: al.Split, pretend: Any) -> None:
-    def fake(options: dict[str, Any]) -> dict[str, Any]:
-        if len(seen) % every == 0:
-            raise al.AleatorError("the loss is nan", "try a smaller one")
-        return found(0.1)
-
-    seen, every = pretend(fake), 2
-    tuned = tune(split, uncertainty=False, trials=6)
-    assert [row["state"] for row in tuned.trials] == ["complete"] * 3 + ["failed"] * 3
-    assert "the loss is nan" in tuned.trials[-1]["problem"]
-    every = 1
-    with pytest.raises(al.AleatorError, match=r"no trial came to its end .*the loss is nan"):
-        tune(split, uncertainty=False, trials=3)
-
-
-def test_a_mistake_of_ours_is_not_hidden(split: al.Split, pretend: Any) -> None:
-    pretend(lambda options: {}["no such figure"])
-    with pytest.raises(KeyError):
-        tune(split, trials=3)
-
-
-@pytest.mark.parametrize(("uncertainty", "label"), [(False, "MF"), (True, "uncertainty estimator")])
-def test_trials_that_fall_behind_are_pruned(split: al.Split, pretend: Any, uncertainty: bool, label: str) -> None:
-    """By the checks of the stage that is searched; the other stages' do not count."""
-
-    def fake(options: dict[str, Any]) -> dict[str, Any]:
-        value = 0.5 - 0.01 * len(seen)
-        for epoch in range(1, 21):
-            watcher = trainer._watcher.get()
-            assert watcher is not None
-            watcher("something else", epoch, 0.001 * len(seen))
-            watcher(label, epoch, value)
-            reached.append(epoch)
-        return found(value)
-
-    reached: list[int] = []
-    seen = pretend(fake)
-    tuned = tune(split, uncertainty=uncertainty, trials=7)
-    states = [row["state"] for row in sorted(tuned.trials, key=lambda row: row["trial"])]
-    assert states == ["complete"] * 5 + ["pruned"] * 2
-    assert reached.count(20) == 5
-    assert reached[-1] == 9  # not before the warm-up is over
-
-
 def test_real_trainings_are_watched(split: al.Split, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = []
     monkeypatch.setattr(Search, "watched", lambda _, label: labels.append(label))
@@ -293,23 +164,18 @@ def test_real_trainings_are_watched(split: al.Split, monkeypatch: pytest.MonkeyP
 def test_a_model_that_is_the_same_in_all_trials_is_fitted_once(
     split: al.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fitted = []
-    learn = al.MF.learn
-    monkeypatch.setattr(al.MF, "learn", lambda self, *args: (fitted.append(1), learn(self, *args)))
+    fitted: list[al.MF] = []
+    real = al.MF.learn
+
+    def learn(model: al.MF, stop: Stop) -> None:
+        fitted.append(model)
+        real(model, stop)
+
+    monkeypatch.setattr(al.MF, "learn", learn)
     tune(split, only="uncertainty", settings=SMALL, trials=3)
     assert len(fitted) == 1
     tune(split, settings={"estimator": SMALL["estimator"]}, trials=2)
     assert len(fitted) == 3
-
-
-@pytest.mark.parametrize("matters", ["model.mu", "model.dim"])
-def test_importance_finds_the_option_that_matters(split: al.Split, pretend: Any, matters: str) -> None:
-    pretend(lambda options: found(-abs(np.log(options[matters] / 0.1))))
-    tuned = tune(split, uncertainty=False, trials=20)
-    assert next(iter(tuned.importance)) == matters
-    assert sum(tuned.importance.values()) == pytest.approx(1)
-    assert tuned.importance.keys() == {"model.dim", "model.mu", "model.l2"}
-    assert tune(split, uncertainty=False, trials=9).importance == {}
 
 
 def test_the_best_options_as_a_config_file(split: al.Split, pretend: Any) -> None:
@@ -324,29 +190,7 @@ def test_the_best_options_as_a_config_file(split: al.Split, pretend: Any) -> Non
     assert made.options() == tuned.best.options()
 
 
-def test_no_trial_begins_after_the_timeout(split: al.Split, pretend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("aleator.tuning.trials.time.monotonic", lambda: next(clock))
-    seen = pretend(lambda options: found(0.1))
-    tune(split, uncertainty=False, timeout=35, trials=50)
-    assert len(seen) == 3
-
-
 def test_without_optuna_it_says_what_to_install(split: al.Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(al.AleatorError, match="install optuna"):
         tune(split)
-
-
-def test_it_needs_neither_frames_nor_plots_nor_a_shell() -> None:
-    program = """
-import sys
-for name in ("matplotlib", "narwhals", "polars", "rich", "typer"):
-    sys.modules[name] = None
-import aleator as al
-data = al.simulate(n_users=30, n_items=20, per_user=40, seed=0).interactions
-small = {"model": {"solver": "adam", "max_epochs": 2, "dim": 4}, "estimator": {"dim": 4, "max_epochs": 2}}
-print(len(al.tune(data, settings=small, trials=2).trials))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=ENV)
-    assert (done.returncode, done.stdout.strip()) == (0, "2"), done.stderr

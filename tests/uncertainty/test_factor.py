@@ -125,8 +125,9 @@ def test_rows_in_use_give_the_same_loss_and_gradient_as_whole_tables() -> None:
     users, items = batch(weight, [0, 3]), torch.tensor([1, 5, 8])
     r = torch.full((N_USERS, N_ITEMS), 0.2, dtype=torch.float64)
     whole, gradients = loss_of(made, users, r, objective, items=items)
-    used = torch.cat([users.item, items]).unique()
-    tables = Tables(*RowAdam([made.z.detach(), made.q.detach()], lr=0.1).rows(used), used)
+    used = torch.unique(torch.cat([users.item, items]))
+    z, q, dz, dq = RowAdam([made.z.detach(), made.q.detach()], lr=0.1).rows(used)
+    tables = Tables(z, q, dz, dq, used)
     some_rows = made.step(users, Fixed(r), objective, tables, N_ITEMS, items)
     assert some_rows.item() == pytest.approx(whole.item(), rel=1e-12)
     for some, all_rows in zip((tables.dz, tables.dq), gradients, strict=True):
@@ -171,7 +172,7 @@ def test_dropout_keeps_its_share_and_only_in_training() -> None:
     made = estimator(history_dropout=0.3)
     users = Histories(sp.csr_matrix(np.ones((500, N_ITEMS), np.float32)), CPU).batch(torch.arange(500))
     kept = made._keep(users, torch.Generator().manual_seed(0)).reshape(500, N_ITEMS)
-    assert set(kept.unique().tolist()) == {0.0, 1.0}
+    assert set(torch.unique(kept).tolist()) == {0.0, 1.0}
     error = (0.3 * 0.7 / kept.numel()) ** 0.5
     assert abs(float(kept.mean()) - 0.7) < 4 * error
     assert (kept.mean(0) - 0.7).abs().max() < 5 * (0.3 * 0.7 / 500) ** 0.5  # no item is dropped more than another

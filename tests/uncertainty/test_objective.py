@@ -102,6 +102,6 @@ def test_the_floor_bounds_the_weight_of_a_pair() -> None:
 def test_with_a_floor_the_derivative_is_finite_and_the_slope_for_any_log_variance(floor: float) -> None:
     objective, s = Objective(floor=floor), torch.tensor([-200.0, -3.0, 0.0, 60.0, 100.0, 500.0], requires_grad=True)
     residual = torch.linspace(-1, 1, len(s))
-    objective.pairs(residual, s).sum().backward()
+    objective.pairs(residual, s).sum().backward()  # type: ignore[no-untyped-call]
     assert s.grad is not None
     torch.testing.assert_close(s.grad, objective.slope(residual, s.detach()))

@@ -33,7 +33,6 @@ from tests.contracts import test_models as contracts
 world = contracts.world  # a fixture
 
 N_USERS, N_ITEMS, K = 90, 60, 10
-PAGE = (Path(__file__).parents[3] / "docs" / "graft.md").read_text()
 
 
 @dataclass
@@ -626,11 +625,3 @@ def test_the_contracts_of_every_model_hold(
 def test_the_docstrings_cite_and_say_what_a_score_means() -> None:
     for kind in GRAFTS:
         assert re.search(r"r_ui.*\(.*(19|20)\d\d\)", kind.__doc__ or "", re.S), kind
-
-
-def test_the_page_runs_as_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) >= 5
-    with pytest.warns(UserWarning, match="function is not saved"):
-        exec(compile("\n".join(blocks), "docs/graft.md", "exec"), {})

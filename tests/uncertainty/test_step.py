@@ -1,4 +1,7 @@
-"""The fast paths on a GPU against the float64 reference on the CPU. Skipped where there is no GPU."""
+"""A step of the estimator on a GPU against the float64 reference on the CPU. Skipped where there is no GPU.
+
+The steps on a CPU are tested with the estimator that they belong to, in test_factor.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.device import BUDGETS
-from aleator.kernels.least_squares import least_squares
 from aleator.uncertainty import FactorEstimator, Objective
 from aleator.uncertainty.step import Tables
 
@@ -74,24 +76,3 @@ def test_loss_and_gradient_equal_the_reference(
     assert loss == pytest.approx(exact, rel=tolerance)
     for mine, theirs in zip(found, wanted, strict=True):
         assert float((mine - theirs).norm() / theirs.norm()) < tolerance
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5000), (777, 1001)])
-@pytest.mark.parametrize("floor", [0.0, 0.01])
-def test_the_compiled_pass_equals_the_objective_pair_by_pair(shape: tuple[int, int], floor: float) -> None:
-    pytest.importorskip("triton")
-    draw, objective = torch.Generator().manual_seed(0), Objective(1.0, 0.02, 0.003, floor)
-    r, s = (torch.randn(shape, generator=draw, dtype=torch.float64) for _ in range(2))
-    loss, slope = objective.block(r.float().to(GPU), s.float().to(GPU), shape[1], 1.0, torch.float32)
-    torch.testing.assert_close(slope.double().cpu(), objective.slope(r, s), rtol=2e-5, atol=2e-5)
-    assert loss.item() == pytest.approx(objective.pairs(r, s).sum().item(), rel=1e-5)
-
-
-@pytest.mark.parametrize("dim", [16, 1024])
-def test_least_squares_is_solved_at_any_size(dim: int) -> None:
-    """1024 factors are where other libraries' solvers on a GPU have failed."""
-    factors = 0.1 * torch.randn(2000, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    taken = sp.csr_matrix((np.random.default_rng(0).random((40, 2000)) < 0.02).astype(np.float32))
-    exact = least_squares(factors, Histories(taken, CPU), 0.1, 0.05)
-    found = least_squares(factors.float().to(GPU), Histories(taken, GPU), 0.1, 0.05)
-    assert float((found.double().cpu() - exact).norm() / exact.norm()) < 1e-4

@@ -1,0 +1,75 @@
+"""Devices: the one that is used, how much work it gets at a time, and what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import aleator as al
+from aleator.device import BUDGETS, budget, fast_bfloat16, free_memory, require_memory, resolve_device
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["warp-drive", "cuda:99", "cpu:-3", "meta"])
+def test_a_device_that_is_not_there_or_computes_nothing_is_refused(name: str) -> None:
+    with pytest.raises(al.AleatorError, match=f"no device '{name}'.*use device auto or cpu"):
+        resolve_device(name)
+
+
+def test_auto_is_the_gpu_where_there_is_one() -> None:
+    device = resolve_device("auto")
+    assert device.type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert torch.zeros(1, device=device).item() == 0
+
+
+def test_a_name_is_that_device() -> None:
+    assert resolve_device("cpu") == CPU
+
+
+def test_every_kind_of_device_has_a_whole_budget() -> None:
+    assert budget(CPU) is BUDGETS["cpu"]
+    assert budget(torch.device("cuda", 3)) is BUDGETS["cuda"]
+    for kind, has in BUDGETS.items():
+        for name, value in asdict(has).items():
+            assert value > 0, (kind, name)
+        assert has.dense_share < 1
+
+
+def test_a_gpu_gets_more_at_a_time() -> None:
+    cpu, cuda = asdict(BUDGETS["cpu"]), asdict(BUDGETS["cuda"])
+    assert all(cuda[name] >= value for name, value in cpu.items() if name != "dense_share")
+
+
+def test_free_memory_is_at_most_what_the_machine_has() -> None:
+    assert free_memory(CPU) > 0
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        total = next(int(line.split()[1]) << 10 for line in meminfo.open() if line.startswith("MemTotal"))
+        assert free_memory(CPU) <= total
+
+
+def test_without_the_file_of_the_system_all_memory_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: Any) -> Any:
+        raise OSError
+
+    before = free_memory(CPU)
+    monkeypatch.setattr("builtins.open", nothing)
+    after = free_memory(CPU)
+    monkeypatch.undo()
+    assert after >= before
+
+
+def test_what_does_not_fit_is_refused_with_both_sizes() -> None:
+    require_memory(1, CPU, "a number")
+    with pytest.raises(al.AleatorError, match=r"a matrix needs 1048576.0 GiB and .* GiB are free on cpu"):
+        require_memory(1 << 50, CPU, "a matrix")
+
+
+def test_whether_bfloat16_is_fast_is_asked_once() -> None:
+    assert fast_bfloat16() is fast_bfloat16()
+    assert isinstance(fast_bfloat16(), bool)
