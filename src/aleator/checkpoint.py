@@ -62,7 +62,7 @@ def check_target(folder: Path_) -> None:
     if target.exists():
         require(
             _is_model(target) or (target.is_dir() and not any(target.iterdir())),
-            f"'{target}' exists and is no model folder",
+            f"'{target}' exists and is not a model folder",
             "save to another place",
         )
     above = next(parent for parent in target.absolute().parents if parent.exists())
@@ -82,7 +82,7 @@ def _is_model(folder: Path) -> bool:
 def read_manifest(folder: Path_) -> dict[str, Any]:
     """The manifest of a folder, as it was written."""
     source = Path(folder)
-    require((source / "manifest.json").is_file(), f"'{source}' is no model folder", _AGAIN)
+    require((source / "manifest.json").is_file(), f"'{source}' is not a model folder", _AGAIN)
     try:
         manifest: dict[str, Any] = json.loads((source / "manifest.json").read_text())
         written = manifest["format"]

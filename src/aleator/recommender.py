@@ -176,7 +176,7 @@ class Recommender(Configurable, ABC):
             k: Items per user. A user with fewer candidates gets fewer rows.
             filter_seen: Leave out the items of a user's own history.
             allow: Item ids. Only these are candidates.
-            deny: Item ids. These are no candidates.
+            deny: Item ids. These are not candidates.
             untrained: Keep items without a training interaction as candidates.
             memory: Bytes that blocks of scores may take. By default it depends on the device.
 

@@ -525,9 +525,9 @@ class TestSaveAndLoad:
         self.assert_refused(folder, "Sorcery")
 
     def test_no_folder_and_a_foreign_folder_are_refused(self, tmp_path: Path) -> None:
-        self.assert_refused(tmp_path / "nothing", "no model folder")
+        self.assert_refused(tmp_path / "nothing", "not a model folder")
         (tmp_path / "notes.txt").write_text("mine")
-        self.assert_refused(tmp_path, "no model folder")
+        self.assert_refused(tmp_path, "not a model folder")
 
     def test_tensors_of_another_model_are_refused(self, folder: Path, split: al.Split, small_aur: Make) -> None:
         """The manifest has the fingerprint of the data: the two files can be told not to belong together."""

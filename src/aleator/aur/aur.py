@@ -77,7 +77,7 @@ class AUR(Recommender):
     lam: float | Literal["auto"] = "auto"  # share of the expectation in the blend; "auto" chooses it on validation
     select: Select = "balanced"  # what "auto" chooses lam by: tail recall that costs nothing overall, or overall recall
     tail: Tail = DEFAULT_TAIL  # which items are tail items
-    residuals: Literal["in-sample", "loo", "cross-fit"] = "in-sample"  # whether r of an observed pair may have seen it
+    residuals: Literal["in-sample", "loo", "cross-fit"] = "in-sample"  # r of observed pairs, in or out of sample
     joint: Joint | None = None  # options of joint training (AUR-J); None for no joint training
 
     objective: Objective = field(init=False)

@@ -37,7 +37,9 @@ def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str,
         for table in tables:
             where = where.setdefault(table, {})
             require(
-                isinstance(where, dict), f"'{setting}' sets an option of something that is no table", "check its name"
+                isinstance(where, dict),
+                f"'{setting}' sets an option of something that is not a table",
+                "check its name",
             )
         where[last] = value
     return found
@@ -86,9 +88,11 @@ def _tables(
     if isinstance(joint, bool):
         joint = {} if joint else None
     for name, table in (("model", options.get("model", {})), ("estimator", options.get("estimator", {}))):
-        require(isinstance(table, dict), f"'{name}' is no table of options", f"write {name}.name=value")
+        require(isinstance(table, dict), f"'{name}' is not a table of options", f"write {name}.name=value")
     require(
-        joint is None or isinstance(joint, dict), "'joint' is no table of options", "write joint=true or joint.lr=0.001"
+        joint is None or isinstance(joint, dict),
+        "'joint' is not a table of options",
+        "write joint=true or joint.lr=0.001",
     )
     return options.pop("model", {}), options.pop("estimator", {}), joint, options
 

@@ -34,13 +34,13 @@ class Joint:
         weights: Weights of observed and other pairs in the joint loss: alpha and 1 ("estimator"), or 1 and mu ("model").
         lr: Learning rate of Adam.
         clip: Largest norm of a gradient. Larger ones are scaled down.
-        max_epochs: Most epochs of joint training. Early stopping may end it before.
+        max_epochs: Largest number of epochs. Early stopping may end it before.
     """
 
     weights: Literal["estimator", "model"] = "estimator"  # of observed and other pairs: alpha and 1, or 1 and mu
     lr: float = 1e-3  # learning rate of Adam
     clip: float = 1.0  # largest norm of a gradient
-    max_epochs: int = 100  # most epochs of joint training
+    max_epochs: int = 100  # largest number of epochs
 
     def __post_init__(self) -> None:
         require(self.weights in ("estimator", "model"), f"weights is {self.weights!r}", "give 'estimator' or 'model'")

@@ -21,7 +21,7 @@ Parts = Callable[
 class HeldOut:
     """Held-out pairs of the users who have any, or of a random sample of `most_users` of them.
 
-    Items that a user took in `fitted` are no candidates. `tail` [n_items] marks the tail items; by default all are tail.
+    Items that a user took in `fitted` are not candidates. `tail` [n_items] marks the tail items; by default all are tail.
     """
 
     def __init__(

@@ -80,8 +80,8 @@ def evaluate(
     - tail_absolute: all items are candidates, and the test items in the tail are relevant.
     - tail_relative: only tail items are candidates, and the test items in the tail are relevant.
 
-    Every user with a test item is evaluated. The train and validation items of a user are no candidates. Items without a
-    training interaction are candidates, and they count if they are in the test part.
+    Every user with a test item is evaluated. The train and validation items of a user are not candidates. Items without
+    a training interaction are candidates, and they count if they are in the test part.
 
     Args:
         model: A fitted AUR or model.

@@ -70,7 +70,7 @@ class Model(Recommender):
         return False
 
     def raw_factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """[B, dim] and [n_items, dim], whose inner products are the raw scores. None if they are no inner products."""
+        """[B, dim] and [n_items, dim], whose inner products are the raw scores. None if there are none."""
         if self._table is None or not self.scores_are_products:
             return None
         return self._table.rows(users, self.fold_in), self._table.items
@@ -176,7 +176,7 @@ class Model(Recommender):
             self.map = None
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """[B, dim] and [n_items, dim], whose inner products are the scores. None if they are no inner products."""
+        """[B, dim] and [n_items, dim], whose inner products are the scores. None if there are none."""
         return self.raw_factors(users) if self.map is None else None
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:

@@ -34,7 +34,7 @@ class BPR(Epochs, Model):
     l2: float = 3e-3  # weight of the squared norms of the factors in the loss
     dim: int = 64  # dimensions of the factors
     lr: float = 5e-3  # learning rate of Adam
-    max_epochs: int = 400  # most epochs of training
+    max_epochs: int = 400  # largest number of epochs
     check_every: int = 5  # epochs between two checks of the validation Recall@20
     calibrate: Calibrate = "linear"  # map of raw scores onto the label's scale
 

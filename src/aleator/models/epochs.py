@@ -21,8 +21,8 @@ class Epochs(Configurable):
     """Training options of models that are trained in epochs, with early stopping."""
 
     lr: float = 1e-3  # learning rate of Adam
-    batch_size: int | Literal["auto"] = "auto"  # users of a batch
-    max_epochs: int = 200  # most epochs of training
+    batch_size: int | Literal["auto"] = "auto"  # users in a batch
+    max_epochs: int = 200  # largest number of epochs
     patience: int = 10  # training stops after so many checks without a better Recall@20
     check_every: int = 2  # epochs between two checks of the validation Recall@20
 

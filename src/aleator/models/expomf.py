@@ -40,7 +40,7 @@ class ExpoMF(Model):
     l2: float = 24.0  # one over the variance of the prior of the factors
     exposure: float = 0.2  # mode of the prior of an item's exposure probability
     prior_weight: float = 1.0  # weight of that prior, as a multiple of the number of users
-    max_epochs: int = 100  # most iterations of EM
+    max_epochs: int = 100  # largest number of EM iterations
     patience: int = 10  # training stops after so many checks without a better Recall@20
     check_every: int = 1  # iterations between two checks of the validation Recall@20
 

@@ -24,7 +24,7 @@ class LightGCN(Epochs, Model):
     """r_ui = <x_u, y_i>, where factors are embeddings that are smoothed over the graph of pairs (He et al., 2020).
 
     A step over the graph gives each vertex the normalised sum of its neighbours. A factor is the mean of the embedding
-    and of the results of 1 to `layers` steps. Like in the AUR paper, the loss is the squared error + l2 |e|^2 of the
+    and of the results of 1 to `layers` steps. As in the AUR paper, the loss is the squared error + l2 |e|^2 of the
     embeddings. r_ui is near 0 for a pair that is not expected and near 1 for one that is.
     """
 
@@ -32,7 +32,7 @@ class LightGCN(Epochs, Model):
     layers: int = 3  # steps over the graph
     l2: float = 0.1  # weight of the squared norms of the embeddings in the loss
     lr: float = 2e-3  # learning rate of Adam
-    max_epochs: int = 400  # most epochs of training
+    max_epochs: int = 400  # largest number of epochs
     check_every: int = 5  # epochs between two checks of the validation Recall@20
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 

@@ -27,7 +27,7 @@ class ZeroSum(BPR):
     of the user. r_ui is an inner product that is calibrated to the label's scale after training.
     """
 
-    regulariser: Literal["zero_sum", "pos2neg2"] = "zero_sum"  # what keeps scores similar
+    regulariser: Literal["zero_sum", "pos2neg2"] = "zero_sum"  # the term of the loss that keeps scores similar
     evenness: float = 0.1  # weight of the regulariser, from 0 (BPR) to below 1
 
     ranges: ClassVar[Ranges] = BPR.ranges | {"evenness": Between(0.01, 0.5, log=True)}

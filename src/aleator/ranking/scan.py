@@ -22,7 +22,7 @@ from aleator.ranking.top import top_k
 
 _BLOCK = 32  # items of a block, which is skipped or kept by its highest score
 _SEEDS = 64  # blocks that give a first bound on the k-th best score
-_LOW = torch.iinfo(torch.int32).min  # the product of an item that is no candidate
+_LOW = torch.iinfo(torch.int32).min  # the product of an item that is not a candidate
 _SLACK = 1e-4  # of |p| |q|: more than the rounding error of a float32 sum
 
 

@@ -19,8 +19,8 @@ _COPIES = 6  # blocks of the same shape in memory at once: two scores, the blend
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k highest scores of each row of `scores` [B, n]: values and columns, [B, k] each.
 
-    Equal scores are ordered by column, whatever the device or the size of the batch. Minus infinity marks what is no
-    candidate. The column is -1 where a row has fewer than k candidates.
+    Equal scores are ordered by column, whatever the device or the size of the batch. Minus infinity marks an item that is
+    not a candidate. The column is -1 where a row has fewer than k candidates.
 
     >>> top_k(torch.tensor([[1.0, 3.0, 3.0, float("-inf")]]), 4)[1].tolist()
     [[1, 2, 0, -1]]
@@ -45,8 +45,8 @@ def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: U
     """The k best unseen items at each of many lams (ascending): their columns, [B, k] each, exact.
 
     All items are ranked at a few lams only, the anchors. At each anchor the best 2k items are candidates for all lams.
-    Between two anchors, a blend is a weighted mean of the blends at both. An item that is no candidate is at most as
-    high as the same mean of the two lowest candidate scores. If the k-th best candidate is above that bound, no other
+    Between two anchors, a blend is a weighted mean of the blends at both. An item that is not a candidate is at most
+    as high as the same mean of the two lowest candidate scores. If the k-th best candidate is above that bound, no other
     item can belong to the k best. Otherwise all items are ranked at this lam too.
     """
     n_items = r.shape[1]
@@ -116,8 +116,8 @@ def best(
 ) -> list[tuple[Tensor, Tensor]]:
     """The k best items of each set of candidates: a list of (values, items), [B, k] each.
 
-    A set of candidates is a mask over the items, or None for all items. The histories in `seen` are no candidates. Items
-    are scored `chunk` at a time and the best are merged, so memory does not grow with the catalogue.
+    A set of candidates is a mask over the items, or None for all items. The histories in `seen` are not candidates.
+    Items are scored `chunk` at a time and the best are merged, so memory does not grow with the catalogue.
     """
     chunk = chunk or n_items
     found: list[tuple[Tensor, Tensor] | None] = [None] * len(candidates)

@@ -114,7 +114,7 @@ def tune(
         estimator: Name of the estimator: "factor" or "mlp".
         seed: Seed of the search and of the fits.
         device: Where to compute: "cpu", "cuda", or "auto" for the GPU if there is one.
-        max_epochs: Most epochs of each training.
+        max_epochs: Largest number of epochs of each training.
 
     Returns:
         The best options, all trials, and a recommender with the best options that is not fitted yet.

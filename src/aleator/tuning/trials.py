@@ -58,7 +58,7 @@ def open_study(path: Path | None, about: dict[str, Any], prune: float) -> optuna
 
     storage = None
     if path is not None:
-        require(not path.exists() or _is_study(path), f"'{path}' is no study", "give another file")
+        require(not path.exists() or _is_study(path), f"'{path}' is not a study", "give another file")
         try:
             storage = optuna.storages.RDBStorage(URL.create("sqlite", database=str(path)).render_as_string())
         except (RuntimeError, SQLAlchemyError) as error:

@@ -44,7 +44,7 @@ class Estimator(Configurable, ABC):
         """The log-variances s of a batch, [B, n_items] or [B, len(items)]."""
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """p [B, dim] and q [n_items, dim], whose inner products are the log-variances. None if they are no products."""
+        """p [B, dim] and q [n_items, dim], whose inner products are the log-variances. None if there are none."""
         return None
 
     @abstractmethod

@@ -52,7 +52,7 @@ class FactorEstimator(ProductEstimator):
     """
 
     dim: int = 1024  # dimensions of z and q
-    activation: Literal["linear", "relu", "tanh", "elu"] = "linear"  # of the summed history
+    activation: Literal["linear", "relu", "tanh", "elu"] = "linear"  # activation of the summed history
     init: float | Literal["auto", "spectral"] = "auto"  # start of z and q: spectral, or random with this deviation
     self_exclude: bool = True  # whether to leave an observed item out of the history in its own loss
     history_dropout: float = 0.0  # share of the history items that are dropped in training

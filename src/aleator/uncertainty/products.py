@@ -45,13 +45,13 @@ class ProductEstimator(Estimator):
 
     weight_decay: float | Literal["auto"] = "auto"  # weight decay of AdamW
     lr: float | Literal["auto"] = "auto"  # learning rate of AdamW
-    batch_size: int | Literal["auto"] = "auto"  # users of a batch
+    batch_size: int | Literal["auto"] = "auto"  # users in a batch
     sampled_items: int | Literal["auto", "all"] = "auto"  # random items that each batch is trained on
-    max_epochs: int = 200  # most epochs of training
+    max_epochs: int = 200  # largest number of epochs
     patience: int | Literal["auto"] = "auto"  # training stops after so many checks without a better Recall@20
     check_every: int | Literal["auto"] = "auto"  # epochs between two checks of the validation Recall@20
     tolerance: float | Literal["auto"] = "auto"  # keep the last epoch within this share of the best Recall@20
-    precision: Precision = "auto"  # of products with all items; "auto" takes bfloat16 if the device is fast at it
+    precision: Precision = "auto"  # of products with all items; "auto" is bfloat16 if the device is fast at it
 
     paper: ClassVar[dict[str, Any]] = {
         "weight_decay": 0.0,
