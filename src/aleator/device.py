@@ -84,7 +84,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def _no_device(name: str) -> AleatorError:
-    return AleatorError(f"there is no device '{name}' here", "use device auto or cpu")
+    return AleatorError(f"there is no device '{name}' on this machine", "use device auto or cpu")
 
 
 def free_memory(device: torch.device) -> int:

@@ -63,7 +63,7 @@ class Configurable:
         """Refuse an option that was given and has no effect."""
         for name, reason in self.unused().items():
             told = f"option {name} of {type(self).__name__} has no effect {reason}"
-            require(name not in self.given or name in self.offered, told, "leave it out, or change that")
+            require(name not in self.given or name in self.offered, told, "leave it out, or change the other option")
 
     def options(self) -> dict[str, Any]:
         """Every keyword option that has an effect, with its value."""

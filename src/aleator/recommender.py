@@ -354,7 +354,7 @@ def as_split(data: Split | Interactions) -> Split:
         return data
     require(
         isinstance(data, Interactions),
-        f"a {type(data).__name__} cannot be fitted on",
+        f"a recommender cannot be fitted on a {type(data).__name__}",
         "give a Split or Interactions, such as al.read or al.load_dataset returns",
     )
     require(data.n_users > 1, "the data has one user only", "give the interactions of several users")

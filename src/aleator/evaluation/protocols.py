@@ -129,7 +129,7 @@ def _check(split: Split, k: int | Sequence[int], empty: Empty | None) -> list[in
     """Check the arguments of `evaluate`. Returns the cut-offs, ascending."""
     require(isinstance(split, Split), f"a {type(split).__name__} has no test part", "give a Split")
     require(len(split.test) > 0, "the split has no test part", "split with test above 0")
-    require(empty in ("skip", "zero", None), f"empty is {empty!r}", "give one of skip, zero")
+    require(empty in ("skip", "zero", None), f"empty is {empty!r}", "give 'skip' or 'zero'")
     cuts = (k,) if isinstance(k, int) else tuple(k)
     require(len(cuts) > 0 and min(cuts) >= 1, f"k is {cuts}", "give cut-offs of at least 1")
     return sorted(set(cuts))

@@ -69,7 +69,11 @@ class Report:
         same = len(self.users) == len(other.users) and bool((self.users == other.users).all())
         require(same, "the two reports are about different users", "evaluate both on the same split")
         for key in ("test", "tail_cut", "empty"):
-            require(self.about[key] == other.about[key], f"the two reports differ in {key}", "evaluate both alike")
+            require(
+                self.about[key] == other.about[key],
+                f"the two reports differ in {key}",
+                "evaluate both with the same split and options",
+            )
         return compare(self.per_user, other.per_user)
 
     @property

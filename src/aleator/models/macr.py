@@ -87,7 +87,7 @@ class MACR(Epochs, Model):
         require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         for name in ("item_weight", "user_weight", "l2"):
             value = getattr(self, name)
-            require(value >= 0, f"{name} is {value}", f"give an {name} of at least 0")
+            require(value >= 0, f"{name} is {value}", "give a weight of at least 0")
 
     def unused(self) -> Mapping[str, str]:
         of_layers = {} if self.backbone == "lightgcn" else {"layers": "with backbone mf"}

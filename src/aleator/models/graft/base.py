@@ -44,7 +44,9 @@ class Grafted(Model):
 
     def open_source(self) -> Any:
         """What `graft` was given, at the start of a fit."""
-        require(self.source is not None, "a graft that was loaded cannot be fitted again", "make it anew with al.graft")
+        require(
+            self.source is not None, "a graft that was loaded cannot be fitted again", "make a new one with al.graft"
+        )
         self.notes = []
         return self.source
 
@@ -103,7 +105,11 @@ def numbers(given: Any, name: str) -> Tensor:
     except (TypeError, ValueError):
         raise AleatorError(f"the {name} are a {type(given).__name__}", "give an array of numbers") from None
     require(made.ndim == 2, f"the {name} have {made.ndim} dimensions", "give a matrix")
-    require(bool(made.isfinite().all()), f"not all the {name} are finite", "look for what went wrong, or was masked")
+    require(
+        bool(made.isfinite().all()),
+        f"not all the {name} are finite",
+        "check how they were computed, and whether some are masked",
+    )
     return made.float()
 
 

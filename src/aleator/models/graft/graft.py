@@ -125,12 +125,14 @@ def _similarities(given: Any) -> Any:
         made = sp.csr_matrix(given, dtype=np.float32, copy=True)
         made.setdiag(0)
         made.eliminate_zeros()
-        require(bool(np.isfinite(made.data).all()), "not all the similarities are finite", "look for what went wrong")
+        require(
+            bool(np.isfinite(made.data).all()), "not all the similarities are finite", "check how they were computed"
+        )
     else:
         made = numbers(given, "similarities").cpu()
         made.fill_diagonal_(0)
     rows, columns = made.shape
-    require(rows == columns, f"the item-item matrix has {rows} rows and {columns} columns", "give as many of both")
+    require(rows == columns, f"the item-item matrix has {rows} rows and {columns} columns", "give a square matrix")
     return made
 
 
@@ -150,7 +152,7 @@ def _table(given: Any) -> tuple[sp.coo_matrix, Any, Any]:
     twice = order[1:][np.diff(cell[order]) == 0]
     require(
         not len(twice),
-        f"{len(twice)} pairs stand twice in the table, such as "
+        f"{len(twice)} pairs are twice in the table, such as "
         f"{users.decode(user[twice[:1]]).tolist()} and {items.decode(item[twice[:1]]).tolist()}",
         "give each pair once",
     )

@@ -54,9 +54,12 @@ def reconcile(kind: str, ids: Any, n: int, vocabulary: Vocabulary) -> tuple[NDAr
     rows = np.flatnonzero(there >= 0)
     if not len(rows):
         mine, theirs = ids[:1].tolist(), vocabulary.decode([0]).tolist()
-        raise AleatorError(f"the model and the data have no {kind} in common, such as {mine} and {theirs}", give)
+        raise AleatorError(
+            f"the model and the data have no {kind} in common: the model has ids such as {mine}, and the data {theirs}",
+            give,
+        )
     place = np.full(len(vocabulary), -1)
     place[there[rows]] = rows
     twice = ids[rows[place[there[rows]] != rows]].tolist()
-    require(not twice, f"{kind} {twice[:1]} stands twice among the ids of the model", "give each id once")
+    require(not twice, f"{kind} {twice[:1]} is twice among the ids of the model", "give each id once")
     return place, Counts(len(rows), len(vocabulary) - len(rows), n - len(rows))
