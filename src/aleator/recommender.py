@@ -182,8 +182,8 @@ class Recommender(Configurable, ABC):
 
         Returns:
             A frame with the columns user_id, item_id, rank (from 1), score, popularity (training interactions of the
-            item), tail (whether it is a tail item), and title if the data has titles. It is the kind of frame that the
-            data came in, and polars by default.
+                item), tail (whether it is a tail item), and title if the data has titles. It is the kind of frame that
+                the data came in, and polars by default.
         """
         n_items = self.fitted.n_items
         require(
@@ -231,8 +231,8 @@ class Recommender(Configurable, ABC):
 
         Returns:
             The same kind of frame, with users in the order in which they came. It has new columns: rank, score,
-            popularity and tail, as `recommend` returns them. An older column of such a name is not used. It is kept
-            under another name, such as given_score.
+                popularity and tail, as `recommend` returns them. An older column of such a name is not used. It is kept
+                under another name, such as given_score.
         """
         return rerank(self, candidates, k, missing)
 

@@ -267,14 +267,14 @@ class AUR(Recommender):
             users: User ids, or {name: [item ids]} for newcomers. A history is enough: nothing is trained again.
             k: Items per user. A user with fewer candidates gets fewer rows.
             lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
-            **options: `filter_seen=False` keeps the items of a user's own history. `allow` and `deny` are lists of item
-                ids: only these are candidates, or these are none. `untrained=True` keeps items without a training
-                interaction. `memory` is the number of bytes that blocks of scores may take.
+            **options: `filter_seen=False` keeps the items of a user's own history. `allow` is a list of item ids: only
+                these are candidates. `deny` is a list of item ids to leave out. `untrained=True` keeps items without a
+                training interaction. `memory` is the number of bytes that blocks of scores may take.
 
         Returns:
             A frame with the columns user_id, item_id, rank (from 1), score, expectation, uncertainty, popularity
-            (training interactions of the item), tail (whether it is a tail item), and title if the data has titles. It
-            is the kind of frame that the data came in, and polars by default.
+                (training interactions of the item), tail (whether it is a tail item), and title if the data has titles.
+                It is the kind of frame that the data came in, and polars by default.
         """
         if lam is None:
             return super().recommend(users, k, **options)
@@ -292,8 +292,8 @@ class AUR(Recommender):
 
         Returns:
             The same kind of frame, with users in the order in which they came. It has new columns: rank, score,
-            expectation, uncertainty, popularity and tail, as `recommend` returns them. An older column of such a name
-            is not used. It is kept under another name, such as given_score.
+                expectation, uncertainty, popularity and tail, as `recommend` returns them. An older column of such a
+                name is not used. It is kept under another name, such as given_score.
         """
         if lam is None:
             return super().rerank(candidates, k, **options)
