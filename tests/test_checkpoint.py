@@ -121,7 +121,7 @@ def test_a_place_that_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
     for name in ("file", "full"):
-        with pytest.raises(AleatorError, match="no model folder"):
+        with pytest.raises(AleatorError, match="not a model folder"):
             checkpoint.write(tmp_path / name, {"kind": "New"}, NEW)
     assert (tmp_path / "file").read_text() == (tmp_path / "full" / "notes.txt").read_text() == "mine"
 
@@ -132,7 +132,7 @@ def test_a_foreign_folder_that_happens_to_have_a_manifest_is_not_written_over(tm
     extension.mkdir()
     (extension / "manifest.json").write_text('{"manifest_version": 3, "name": "mine"}')
     (extension / "background.js").write_text("mine")
-    with pytest.raises(AleatorError, match="no model folder"):
+    with pytest.raises(AleatorError, match="not a model folder"):
         checkpoint.write(extension, {"kind": "New"}, NEW)
     assert (extension / "background.js").read_text() == "mine"
 
@@ -202,12 +202,12 @@ def damage_gone(folder: Path) -> None:
 )
 def test_a_damaged_or_foreign_folder_is_refused(folder: Path, damage: Any) -> None:
     damage(folder)
-    with pytest.raises(AleatorError, match=r"damaged or foreign|no model folder|format"):
+    with pytest.raises(AleatorError, match=r"damaged or foreign|not a model folder|format"):
         checkpoint.read(folder)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AleatorError, match="no model folder"):
+    with pytest.raises(AleatorError, match="not a model folder"):
         checkpoint.read(tmp_path / "nothing")
 
 

@@ -363,9 +363,9 @@ class TestSaveAndLoad:
         self.assert_refused(recommender, folder)
 
     def test_no_folder_and_a_foreign_folder_are_refused(self, recommender: Recommender, tmp_path: Path) -> None:
-        self.assert_refused(recommender, tmp_path / "nothing", "no model folder")
+        self.assert_refused(recommender, tmp_path / "nothing", "not a model folder")
         (tmp_path / "notes.txt").write_text("mine")
-        self.assert_refused(recommender, tmp_path, "no model folder")
+        self.assert_refused(recommender, tmp_path, "not a model folder")
 
     def test_tensors_of_another_model_are_refused(
         self, recommender: Recommender, folder: Path, make: Make, split: al.Split

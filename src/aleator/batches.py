@@ -18,18 +18,18 @@ from torch import Tensor
 class Users:
     """A batch of B users and their histories, ragged: n history items in all, those of a user side by side."""
 
-    index: Tensor  # [B] dense ids; -1 for somebody who is a history alone
+    index: Tensor  # [B] dense ids; -1 for a newcomer
     row: Tensor  # [n] place in the batch of each history item
     item: Tensor  # [n] dense ids of the history items
     weight: Tensor  # [n] weight of each pair
     size: Tensor  # [B] items in each history
-    trained: bool = False  # it is known that all of them were trained on and have a history
+    trained: bool = False  # True promises that all of them were trained on and have a history
 
     def __len__(self) -> int:
         return len(self.index)
 
     def part(self, first: int, last: int) -> Users:
-        """The users first..last of the batch."""
+        """The users from `first` up to, but not including, `last`."""
         end = torch.cat([self.size.new_zeros(1), self.size.cumsum(0)])
         a, b = int(end[first]), int(end[last])
         return Users(
@@ -61,7 +61,7 @@ class Histories:
 
     @classmethod
     def of_users(cls, users: Users, n_items: int) -> Histories:
-        """The histories of a batch, one row a user; nothing is copied."""
+        """The histories of a batch, one row for each user. They share memory with the batch."""
         made = cls.__new__(cls)
         made.n_users, made.n_items, made.device = len(users), n_items, users.item.device
         made.indptr = torch.cat([users.size.new_zeros(1), users.size.cumsum(0)])
@@ -70,22 +70,23 @@ class Histories:
 
     @property
     def size(self) -> Tensor:
-        """[n_users] items of each row."""
+        """[n_users] number of items in each row."""
         return self.indptr.diff()
 
     @cached_property
     def host_size(self) -> Tensor:
-        """The same on the host."""
+        """[n_users] number of items in each row, on the host."""
         return self.size.cpu()
 
     def batch_size(self, steps: int) -> int:
-        """Users of a batch such that an epoch makes about so many steps: many users at a time keep a device busy."""
+        """Users per batch, so that an epoch has about `steps` steps, within limits. Larger batches keep a device busy."""
         return min(max(math.ceil(int((self.host_size > 0).sum()) / steps), 16), 8192)
 
     def batch(self, index: Tensor, *, known: bool = True, trained: bool = False, total: int | None = None) -> Users:
-        """The rows `index`, in that order; `known=False` marks them as histories without an identity.
+        """The rows `index`, in that order. `known=False` marks them as newcomers.
 
-        An `index` on the host, or how many pairs they have in `total`, spares the device a round trip.
+        `total` is the number of their pairs. With it, or with an `index` on the host, there is no round trip to the
+        device.
         """
         if total is None and not index.is_cuda:
             total = int(self.host_size[index].sum())
@@ -99,6 +100,6 @@ class Histories:
 
 
 def pieces(index: Tensor, size: int) -> tuple[Tensor, ...]:
-    """`index` cut into pieces of at most `size`."""
+    """`index` cut into pieces of at most `size` rows."""
     cut: tuple[Tensor, ...] = index.split(size)  # type: ignore[no-untyped-call]
     return cut

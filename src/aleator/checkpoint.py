@@ -28,7 +28,7 @@ Path_ = str | os.PathLike[str]
 
 
 def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write beside the target, then put it in place with one rename; an earlier model there is replaced."""
+    """Write to a temporary folder beside the target, then rename it. An earlier model in the target is replaced."""
     target = Path(folder)
     check_target(target)
     text = json.dumps({"format": FORMAT, **manifest}, indent=1, sort_keys=True)
@@ -51,18 +51,18 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
         ) from None
     finally:
         if old is not None and old.exists() and not target.exists():
-            os.replace(old, target)  # stopped between the two renames
+            os.replace(old, target)  # it was stopped between the two renames
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
 
 
 def check_target(folder: Path_) -> None:
-    """Refuse a place where no model can be written, so that nobody learns it after the training."""
+    """Refuse a place where no model can be written. Callers ask before a long training, not after it."""
     target = Path(folder)
     if target.exists():
         require(
             _is_model(target) or (target.is_dir() and not any(target.iterdir())),
-            f"'{target}' exists and is no model folder",
+            f"'{target}' exists and is not a model folder",
             "save to another place",
         )
     above = next(parent for parent in target.absolute().parents if parent.exists())
@@ -71,7 +71,7 @@ def check_target(folder: Path_) -> None:
 
 
 def _is_model(folder: Path) -> bool:
-    """Whether a folder holds a model and nothing else, so that replacing it loses nobody's files."""
+    """Whether a folder holds a model and nothing else. Replacing it then loses no other files."""
     try:
         ours = "format" in json.loads((folder / "manifest.json").read_text())
         return ours and {file.name for file in folder.iterdir()} <= {"manifest.json", "tensors.safetensors"}
@@ -82,7 +82,7 @@ def _is_model(folder: Path) -> bool:
 def read_manifest(folder: Path_) -> dict[str, Any]:
     """The manifest of a folder, as it was written."""
     source = Path(folder)
-    require((source / "manifest.json").is_file(), f"'{source}' is no model folder", _AGAIN)
+    require((source / "manifest.json").is_file(), f"'{source}' is not a model folder", _AGAIN)
     try:
         manifest: dict[str, Any] = json.loads((source / "manifest.json").read_text())
         written = manifest["format"]
@@ -94,7 +94,7 @@ def read_manifest(folder: Path_) -> dict[str, Any]:
 
 
 def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of format 1 as format 2, where the options of joint training are a table of their own."""
+    """A manifest of format 1 as one of format 2, which has a table for the options of joint training."""
     options = dict(manifest["options"])
     if manifest["kind"] == "AUR":
         on = options.pop("joint")
@@ -105,7 +105,7 @@ def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(folder: Path_) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The manifest of a folder, as this version writes it, and its tensors."""
+    """The manifest of a folder in the present format, and its tensors."""
     manifest = read_manifest(folder)
     try:
         manifest = upgrade(manifest) if manifest["format"] == 1 else manifest
@@ -120,7 +120,7 @@ def damaged(folder: Path_, error: Exception) -> AleatorError:
 
 
 def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Interactions as a description and tensors: histories, ids and titles, all that serving needs."""
+    """Interactions as a dict for JSON and as tensors: histories, ids and titles, which serving needs."""
     tensors = {
         "data.indptr": torch.from_numpy(data.csr.indptr.astype(np.int64)),
         "data.item": torch.from_numpy(data.csr.indices.astype(np.int32)),
@@ -142,7 +142,7 @@ def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def unpack_data(about: dict[str, Any], tensors: dict[str, Tensor]) -> Interactions:
-    """The inverse of `pack_data`; rows come back in the order of the ids."""
+    """The interactions that `pack_data` packed, with their rows in the order of the ids."""
     indptr = tensors["data.indptr"].numpy()
     weight = tensors.get("data.weight")
     return Interactions(

@@ -13,21 +13,21 @@ from aleator.errors import AleatorError, require
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is held or done at a time. Larger blocks keep a GPU busy; smaller ones fit the cache of a CPU."""
+    """How much to compute at a time. Large blocks keep a GPU busy. Small blocks fit into the cache of a CPU."""
 
     score_bytes: int  # bytes of a block of scores and its copies, in ranking and evaluation
     monitored_users: int  # users who are evaluated while something trains
     loss_pairs: int  # pairs of a block of the estimator's loss
-    sampled_items: int  # items that a batch of the estimator is trained on; twice as many are taken whole
-    added_rows: int  # rows of a table that are summed over histories at a time
-    product_numbers: int  # numbers that are multiplied one by one at a time
+    sampled_items: int  # items to sample for a batch of the estimator; up to twice as many items, it takes all
+    added_rows: int  # sums over histories that are computed at a time
+    product_numbers: int  # numbers of an elementwise product
     least_squares_numbers: int  # numbers of the padded normal equations of a batch
     gram_numbers: int  # numbers of a block of the items' Gram matrix
-    calibration_scores: int  # scores that a map onto the label's scale is fitted on at a time
+    calibration_scores: int  # scores of a block, when a map onto the label's scale is fitted
     pmf_scores: int  # scores of a block of PMF's loss
-    expomf_pairs: int  # pairs whose exposure ExpoMF infers at a time
+    expomf_pairs: int  # pairs of a block whose exposure ExpoMF infers
     ease_copies: int  # copies of the item-item matrix that EASE holds while it inverts it
-    dense_share: float  # share of entries other than 0 from which a dense item-item matrix is faster
+    dense_share: float  # an item-item matrix is stored dense from this share of nonzero entries on
 
 
 BUDGETS = {
@@ -65,12 +65,12 @@ BUDGETS = {
 
 
 def budget(device: torch.device) -> Budget:
-    """The budget of a kind of device."""
+    """The budget for this kind of device."""
     return BUDGETS[device.type]
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of that name. "auto" is the GPU where there is one, else the CPU."""
+    """The device of that name. "auto" is the GPU if there is one, and the CPU otherwise."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -84,11 +84,11 @@ def resolve_device(name: str) -> torch.device:
 
 
 def _no_device(name: str) -> AleatorError:
-    return AleatorError(f"there is no device '{name}' here", "use device auto or cpu")
+    return AleatorError(f"there is no device '{name}' on this machine", "use device auto or cpu")
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be taken."""
+    """Bytes of memory that are free on a device."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
@@ -100,7 +100,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def _all_memory() -> int:
-    """Bytes of the machine, where the system does not say how many are free."""
+    """Bytes of memory of the machine, for systems that do not say how many are free."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -108,7 +108,7 @@ def _all_memory() -> int:
 
 
 def require_memory(needed: int, device: torch.device, what: str) -> None:
-    """Refuse `what` where it needs more memory than is free, and say how much."""
+    """Refuse `what` if it needs more memory than is free. The message says how much it needs."""
     have = free_memory(device)
     require(
         needed <= have,

@@ -17,16 +17,16 @@ class Configurable:
     """Base of everything that has options.
 
     Subclasses are `@dataclass(kw_only=True, eq=False, repr=False)`, and each field is an option. `paper` holds the
-    values of the paper's released program, for recipe "paper". `ranges` says where `aleator tune` searches, and
-    `paper_ranges` where it does under recipe "paper".
+    values of the paper's released program, for recipe "paper". `aleator tune` searches in `ranges`, and under recipe
+    "paper" in `paper_ranges`.
     """
 
     paper: ClassVar[dict[str, Any]] = {}
     ranges: ClassVar[Ranges] = {}
     paper_ranges: ClassVar[Ranges] = {}
 
-    given: dict[str, Any]  # the options that were given, to the constructor or by `with_defaults`
-    offered: frozenset[str]  # those of them that need not have an effect, since nobody asked for them
+    given: dict[str, Any]  # the options that were given to the constructor or to `with_defaults`
+    offered: frozenset[str]  # given options that may be without an effect, since no user asked for them
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         hints = typing.get_type_hints(cls)
@@ -41,7 +41,7 @@ class Configurable:
 
     @classmethod
     def restored(cls, *args: Any, **options: Any) -> Self:
-        """Built from the options of a model folder. Those without an effect are not refused."""
+        """An object with the options of a model folder. Options without an effect are not refused."""
         made = cls.__new__(cls, *args, **options)
         made.offered = frozenset(options)
         made.__init__(*args, **options)  # type: ignore[misc]
@@ -56,27 +56,27 @@ class Configurable:
         """Check the options. Subclasses call this first."""
 
     def unused(self) -> Mapping[str, str]:
-        """Options that have no effect beside the other options, each with the reason."""
+        """Options that have no effect, given the other options. The values are the reasons."""
         return {}
 
     def refuse_unused(self) -> None:
         """Refuse an option that was given and has no effect."""
         for name, reason in self.unused().items():
             told = f"option {name} of {type(self).__name__} has no effect {reason}"
-            require(name not in self.given or name in self.offered, told, "leave it out, or change that")
+            require(name not in self.given or name in self.offered, told, "leave it out, or change the other option")
 
     def options(self) -> dict[str, Any]:
-        """Every option that has an effect, with its value. What was given by position is not among them."""
+        """Every keyword option that has an effect, with its value."""
         fields = [field for field in dataclasses.fields(self) if field.init and field.kw_only]  # type: ignore[arg-type]
         unused = self.unused()
         return {field.name: getattr(self, field.name) for field in fields if field.name not in unused}
 
     def to_manifest(self) -> dict[str, Any]:
-        """Class and options, from which a registry builds it again."""
+        """The class name and the options. `Registry.build` makes the object from them again."""
         return {"kind": type(self).__name__, "options": self.options()}
 
     def with_defaults(self, **defaults: Any) -> Self:
-        """A copy that takes `defaults` for those options that it has and that were not given."""
+        """A copy that takes `defaults` for its options that were not given. Names of no option are ignored."""
         offered = {name: defaults[name] for name in self.option_names() if name in defaults and name not in self.given}
         made = copy.copy(self)
         made.given = {**offered, **self.given}
@@ -127,17 +127,17 @@ def _matches(value: Any, hint: Any) -> bool:
 
 @dataclass(frozen=True)
 class Between:
-    """A number from low to high. `log` says that ratios matter, `whole` that it is an integer."""
+    """A range of numbers to search."""
 
     low: float
     high: float
-    log: bool = False
-    whole: bool = False
+    log: bool = False  # search on a logarithmic scale
+    whole: bool = False  # integers only
 
 
 @dataclass(frozen=True)
 class Among:
-    """One of these values."""
+    """A list of values to search."""
 
     values: tuple[Any, ...]
 
@@ -152,7 +152,7 @@ T = TypeVar("T", bound=Configurable)
 class Registry(Generic[T]):
     """Classes by the name that a person types, and by the class name that a model folder holds.
 
-    Those `unnamed` are found by their class name alone.
+    The `unnamed` classes have only the class name.
     """
 
     def __init__(self, kind: str, *unnamed: type[T], **classes: type[T]) -> None:
@@ -171,5 +171,5 @@ class Registry(Generic[T]):
         return named[name]
 
     def build(self, manifest: dict[str, Any]) -> T:
-        """From what `Configurable.to_manifest` gave."""
+        """An object from what `Configurable.to_manifest` returned."""
         return self.by_class(manifest["kind"]).restored(**manifest["options"])

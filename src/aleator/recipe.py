@@ -1,4 +1,4 @@
-"""Recipe: the conventions of an experiment that belong together, such as what choices are made on."""
+"""Recipe: conventions of an experiment that belong together, such as the part that choices are made on."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aleator.errors import require, unknown_name
 
 RecipeName = Literal["ours", "paper"]
 DEFAULT_RECIPE: RecipeName = "ours"
-Empty = Literal["skip", "zero"]  # what becomes of a user without a relevant item: left out, or counted as 0
+Empty = Literal["skip", "zero"]  # a user without a relevant item is left out of a mean, or counts as 0
 FINE_LAMS = tuple(round(0.02 * step, 2) for step in range(51))
 PAPER_LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an experiment does the same way everywhere. `RECIPES` holds the known ones."""
+    """Conventions that hold in all parts of an experiment. `RECIPES` holds the known recipes."""
 
     name: RecipeName
     paper_options: bool  # whether options that were not given have the values of the paper's released program
@@ -28,7 +28,7 @@ class Recipe:
     refits: bool  # whether the final model is fitted on train and validation together
     checks_everyone: bool  # whether all users are evaluated while something trains, or a sample of them
     lams: tuple[float, ...]  # the values that lam is chosen from
-    empty: Empty
+    empty: Empty  # what `evaluate` does with a user without a relevant item
 
     @property
     def on_test(self) -> bool:
@@ -37,13 +37,13 @@ class Recipe:
 
     @property
     def warning(self) -> str:
-        """What must stand beside every figure of this recipe; empty where nothing must."""
+        """The warning to print beside every figure of this recipe. It is empty if choices are not made on test."""
         return f" [recipe {self.name}: chosen on the test part]" if self.on_test else ""
 
     def parts(self, split: Split, valid: float, seed: int) -> tuple[Interactions, Interactions]:
         """The pairs to fit on, and the held-out pairs to choose on.
 
-        A split without a validation part gives up the share `valid` of its training pairs for it.
+        If a split has no validation part, the share `valid` of its training pairs is held out.
         """
         if self.on_test:
             told = f"recipe {self.name} chooses on the test part and there is none"
@@ -53,7 +53,7 @@ class Recipe:
         return carved.train, carved.valid
 
     def tail(self, split: Split, default: Tail = DEFAULT_TAIL) -> Tail:
-        """The tail of a split: `default`, or the released program's."""
+        """The tail of a split: `default`, or under recipe "paper" that of the released program."""
         return split.paper_tail if self.paper_tail and split.paper_tail is not None else default
 
 

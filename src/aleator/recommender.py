@@ -37,20 +37,18 @@ Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of n
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Recommender(Configurable, ABC):
-    """Anything that scores users against items. Ids are external at this edge and dense inside."""
+    """Anything that scores users against items. Callers use external ids, and the code inside uses dense ids."""
 
-    device: str = "auto"
-    seed: int = 0
-    recipe: RecipeName = (
-        DEFAULT_RECIPE  # "paper": the released program's options, and its choices made on the test part
-    )
-    valid: float = 0.1  # share of train that is held out for validation, where a split has no validation part
+    device: str = "auto"  # where to compute: "cpu", "cuda", or "auto" for the GPU if there is one
+    seed: int = 0  # seed of all random draws
+    recipe: RecipeName = DEFAULT_RECIPE  # "paper" takes the released program's options and chooses on the test part
+    valid: float = 0.1  # share of train to hold out for validation if the split has no validation part
     refit: bool = True  # whether to fit again on train and validation together once the choices are made
 
-    data: Interactions | None = field(default=None, init=False)  # what it was fitted on
-    log: Log | None = field(default=None, init=False)  # of its training, where it trains in epochs
+    data: Interactions | None = field(default=None, init=False)  # the interactions it was fitted on
+    log: Log | None = field(default=None, init=False)  # of the training, if it trains in epochs
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
-    _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)
+    _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
@@ -67,32 +65,45 @@ class Recommender(Configurable, ABC):
 
     @abstractmethod
     def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
-        """Fit on a split, whose test part is not touched, or on bare interactions.
+        """Fit on a split or on bare interactions.
 
-        A `cache` keeps what models learned, for several fits on the same pairs.
+        Choices such as the number of epochs are made on the validation part. The share `valid` of train is held out if
+        there is none. The test part is not used, except that recipe "paper" makes its choices on it.
+
+        Args:
+            data: A split, or interactions without a split.
+            cache: Keeps what models learned, for several fits on the same pairs.
+
+        Returns:
+            The fitted recommender itself.
         """
 
     @abstractmethod
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """[B, n_items], or [B, len(items)] for the dense ids `items`."""
+        """Scores of a batch, [B, n_items], or [B, len(items)] for the dense ids `items`."""
 
     @abstractmethod
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What was learned, as JSON and tensors."""
+        """What was learned, as a dict for JSON and as tensors by name."""
 
     @abstractmethod
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """The inverse of `pack`."""
+        """Take over what `pack` returned."""
 
     def hold_out(
         self, fitted: Interactions, held: Interactions, *, tail: Tensor | None = None, times: int = 1
     ) -> HeldOut:
-        """Held-out pairs that choices are made on: of all users, or of `times` as many as the device can watch."""
+        """The held-out pairs that choices are made on.
+
+        They are those of all users if the recipe asks for that. Otherwise they are those of a sample: at most `times`
+        the number of users that this kind of device evaluates during training. `tail` [n_items] marks the tail items.
+        """
         most = None if self.conventions.checks_everyone else times * budget(self.torch_device).monitored_users
         return HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most, seed=self.seed)
 
     @property
     def torch_device(self) -> torch.device:
+        """The device that the option `device` names."""
         return resolve_device(self.device)
 
     @property
@@ -110,7 +121,11 @@ class Recommender(Configurable, ABC):
         return self._uploaded[1]
 
     def users(self, who: Who) -> Users:
-        """A batch from external ids, or from {name: [item ids]} for users who are only a history."""
+        """A batch of users.
+
+        Args:
+            who: User ids, or {name: [item ids]} for newcomers, who are only a history. A batch comes back as it is.
+        """
         if isinstance(who, Users):
             return who
         require(isinstance(who, Iterable) and not isinstance(who, str), f"users is {who!r}", "give a list of ids")
@@ -130,7 +145,15 @@ class Recommender(Configurable, ABC):
         return made.batch(torch.arange(len(histories)), known=False)
 
     def score(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
-        """Scores of users against all items or those named, [n_users, n_items]."""
+        """Scores of users against items.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers. A history is enough: nothing is trained again.
+            items: Item ids. By default all items, in the order of `fitted.items`.
+
+        Returns:
+            A tensor [n_users, n_items].
+        """
         columns = None if items is None else self._items(items)
         with torch.no_grad():
             return self.score_block(self.users(users), columns)
@@ -146,10 +169,21 @@ class Recommender(Configurable, ABC):
         untrained: bool = False,
         memory: int | None = None,
     ) -> Any:
-        """The k best items of each user, as a frame: user_id, item_id, rank, score, popularity, tail (and more in AUR).
+        """The k best items of each user.
 
-        `allow` and `deny` are lists of item ids. Items without a training interaction are left out unless `untrained`.
-        Fewer than k rows come back where fewer candidates are left. Memory stays within `memory` bytes.
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers. A history is enough: nothing is trained again.
+            k: Items per user. A user with fewer candidates gets fewer rows.
+            filter_seen: Leave out the items of a user's own history.
+            allow: Item ids. Only these are candidates.
+            deny: Item ids. These are not candidates.
+            untrained: Keep items without a training interaction as candidates.
+            memory: Bytes that blocks of scores may take. By default it depends on the device.
+
+        Returns:
+            A frame with the columns user_id, item_id, rank (from 1), score, popularity (training interactions of the
+                item), tail (whether it is a tail item), and title if the data has titles. It is the kind of frame that
+                the data came in, and polars by default.
         """
         n_items = self.fitted.n_items
         require(
@@ -165,7 +199,7 @@ class Recommender(Configurable, ABC):
         names = self._names(users) if isinstance(users, Users) else list(users)
         size, chunk = blocks(len(whole), n_items, self.torch_device, memory)
         columns: dict[str, list[Any]] = {}
-        for first in range(0, max(len(whole), 1), size):  # once for nobody, for the columns
+        for first in range(0, max(len(whole), 1), size):  # without users it runs once, so that the columns are there
             block = whole.part(first, min(first + size, len(whole)))
             with torch.no_grad():
                 values, items = self.top(
@@ -187,11 +221,18 @@ class Recommender(Configurable, ABC):
         return to_frame(columns, self.fitted.frame)
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
-        """The rows of a frame of candidates (user_id, item_id, ...) by this recommender's own scores, at most k a user.
+        """Sort candidates from elsewhere by this recommender's own scores, for each user.
 
-        Users stay in the order in which they come. The same kind of frame comes back, with rank, score and what else
-        `recommend` tells of a pair; a column of such a name that was given is not used, and kept as given_score and so
-        on. Users and items that are not known are an error; `missing="drop"` leaves them out, and a warning counts them.
+        Args:
+            candidates: A pandas, polars or arrow frame with the columns user_id and item_id. Other columns are kept.
+            k: Rows to keep per user. By default all of them.
+            missing: What to do with unknown users and items. "error" raises an error. "drop" leaves their rows out,
+                and a warning says how many.
+
+        Returns:
+            The same kind of frame, with users in the order in which they came. It has new columns: rank, score,
+                popularity and tail, as `recommend` returns them. An older column of such a name is not used. It is kept
+                under another name, such as given_score.
         """
         return rerank(self, candidates, k, missing)
 
@@ -204,7 +245,7 @@ class Recommender(Configurable, ABC):
         candidates: Sequence[Tensor | None] = (None,),
         chunk: int | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
-        """The k best items of each set of candidates, as `ranking.best` gives them."""
+        """The k best items of each set of candidates: values and dense ids, as `ranking.top.best` returns them."""
         return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
 
     @property
@@ -213,7 +254,7 @@ class Recommender(Configurable, ABC):
         return torch.from_numpy(DEFAULT_TAIL.mask(self.fitted.popularity)).to(self.torch_device)
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
-        """What is told of each recommended item ([B, k] dense ids, -1 for none): [B, k] a column."""
+        """The columns that stand beside a recommended item, [B, k] each. `items` are dense ids [B, k], -1 for none."""
         popularity = torch.from_numpy(self.fitted.popularity).to(items.device)
         return {"popularity": popularity[items], "tail": self.tail_mask[items]}
 
@@ -222,7 +263,7 @@ class Recommender(Configurable, ABC):
         return [name if index >= 0 else None for name, index in zip(known, users.index.tolist(), strict=True)]
 
     def without_history(self, scores: Tensor, users: Users, items: Tensor | None) -> Tensor:
-        """`scores` [B, n], where whoever has no history gets each item's share of the users: all that is known."""
+        """`scores` [B, n], where users without a history get the share of all users who took each item."""
         empty = users.size == 0
         if users.trained or not bool(empty.any()):
             return scores
@@ -245,7 +286,14 @@ class Recommender(Configurable, ABC):
         return None if bool(mask.all()) else mask
 
     def save(self, folder: checkpoint.Path_) -> None:
-        """Write a folder that `load` reads: safetensors and a JSON manifest, whole or not at all."""
+        """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.
+
+        The folder holds the training interactions too, which `recommend` needs. If saving fails, an older model in the
+        folder stays as it was.
+
+        Args:
+            folder: Where to save. It must be new or empty, or hold a model, which is replaced.
+        """
         about, tensors = checkpoint.pack_data(self.fitted)
         learned, more = self.pack()
         versions = {
@@ -265,7 +313,15 @@ class Recommender(Configurable, ABC):
 
     @classmethod
     def load(cls, folder: checkpoint.Path_, device: str = "auto") -> Self:
-        """Read what `save` wrote."""
+        """Load what `save` wrote. Loading runs no code.
+
+        Args:
+            folder: The folder.
+            device: Where to compute: "cpu", "cuda", or "auto" for the GPU if there is one.
+
+        Returns:
+            The fitted recommender.
+        """
         manifest, tensors = checkpoint.read(folder)
         require(
             manifest.get("kind") == cls.__name__,
@@ -277,7 +333,7 @@ class Recommender(Configurable, ABC):
             made.data = checkpoint.unpack_data(manifest["data"], tensors)
             if made.data.fingerprint != manifest["data"]["fingerprint"]:
                 raise RuntimeError("its two files do not belong together")
-            # copied, since products of memory-mapped tensors differ in the last bit where these lie askew
+            # Tensors in mapped memory may be unaligned, and their products then differ in the last bit: copy them.
             learned = {n: v.to(made.torch_device, copy=True) for n, v in tensors.items() if not n.startswith("data.")}
             made.unpack(manifest["learned"], learned)
         except torch.OutOfMemoryError:
@@ -288,17 +344,17 @@ class Recommender(Configurable, ABC):
 
     @classmethod
     def restore(cls, options: dict[str, Any]) -> Self:
-        """Built from the options of a manifest."""
+        """A recommender with the options of a manifest."""
         return cls.restored(**options)
 
 
 def as_split(data: Split | Interactions) -> Split:
-    """A split as it is; bare interactions as a split without a test part."""
+    """The data as a split. Bare interactions become a split without a validation and a test part."""
     if isinstance(data, Split):
         return data
     require(
         isinstance(data, Interactions),
-        f"a {type(data).__name__} cannot be fitted on",
+        f"a recommender cannot be fitted on a {type(data).__name__}",
         "give a Split or Interactions, such as al.read or al.load_dataset returns",
     )
     require(data.n_users > 1, "the data has one user only", "give the interactions of several users")

@@ -69,7 +69,7 @@ def test_misspelt_names(run: Run, parts: Path, tmp_path: Path) -> None:
 
 
 def test_folders_that_hold_no_model(run: Run, model: Path, parts: Path, tmp_path: Path) -> None:
-    refused(run("recommend", tmp_path, "--users", "u1"), "no model folder")
+    refused(run("recommend", tmp_path, "--users", "u1"), "not a model folder")
     for name in ("manifest.json", "tensors.safetensors"):
         broken = tmp_path / name
         broken.mkdir()
@@ -94,7 +94,7 @@ def test_a_test_part_is_needed(run: Run, model: Path, ratings: Path, tmp_path: P
 def test_nothing_is_overwritten_that_is_no_model(run: Run, parts: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("all of it")
-    refused(run("fit", parts, "--out", tmp_path / "precious", *SMALL), "no model folder")
+    refused(run("fit", parts, "--out", tmp_path / "precious", *SMALL), "not a model folder")
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "all of it"
 
 
@@ -134,7 +134,7 @@ def test_places_that_cannot_be_written_are_refused_before_the_training(
 ) -> None:
     monkeypatch.setattr(al.AUR, "fit", lambda *_: pytest.fail("trained first"))
     (tmp_path / "file").write_text("mine")
-    refused(run("fit", parts, "--out", tmp_path / "file"), "no model folder")
+    refused(run("fit", parts, "--out", tmp_path / "file"), "not a model folder")
     refused(run("fit", parts, "--out", tmp_path / "file" / "m"), "nothing can be written")
     refused(run("data", "split", ratings, "--out", tmp_path / "file"), "not empty")
     refused(run("data", "split", ratings, "--out", parts), "not empty")

@@ -1,10 +1,10 @@
 """AUR: a model, an uncertainty estimator on top of it, and the blend of both. Read this file first.
 
-fit        The model learns the expectation r and is frozen. The estimator learns the log-variance s of each label. (With
-           joint training both then go on together.) lam is chosen on held-out pairs. Both are fitted again on all
-           training pairs.
+fit        The model learns the expectation r. It is then frozen, and the estimator learns the log-variance s of each
+           label. With joint training, both then train together. lam is chosen on held-out pairs. Both are fitted again
+           on all training pairs.
 score      lam * r + (1 - lam) * sigma, with sigma = sqrt(exp(s) / K) and K = 1 / beta
-recommend  the k highest scores among what a user has not seen
+recommend  The k items with the highest scores among those that a user has not seen.
 """
 
 from __future__ import annotations
@@ -41,42 +41,49 @@ from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
-_SCANNED = 4096  # items of a catalogue from which on it is scanned
+_SCANNED = 4096  # a catalogue of at least so many items is scanned
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AUR(Recommender):
-    """Aleatoric uncertainty-aware recommendation (Wang et al., 2023). Its score is a blend on the label's scale.
+    """Aleatoric uncertainty-aware recommendation (Wang et al., 2023).
 
-    An AUR works on a copy of the `model` that it is given: yours stays as it was, and the fitted one is `aur.model`.
+    A model estimates the expectation r of each label, and an estimator its uncertainty sigma. The score of a pair is
+    lam * r + (1 - lam) * sigma, on the scale of the label. A high uncertainty raises an item, since its zero is probably
+    wrong. `lam` is the knob: 1 is the expectation alone (safe), 0 the uncertainty alone (exploratory). "auto" chooses
+    lam on the validation part, by `select`.
 
-    `alpha` weighs the observed pairs when the estimator is trained: a higher one lifts the tail. `lam` is the knob
-    between expectation (1, safe) and uncertainty (0, exploratory). "auto" chooses it on validation by `select`.
+    An AUR works on a copy of the `model` that it is given. Your model stays as it was, and the fitted one is
+    `aur.model`.
 
-    `residuals` says which expectations of observed pairs the estimator is trained on. "in-sample" takes the model's own.
-    The others take those of a model that did not see the pair: "loo" in closed form where there is one, "cross-fit" by
-    fitting the model again without parts of the pairs.
+    `select="balanced"` takes the lam with the best tail-absolute Recall@50, among those that lose nothing overall.
+    `select="overall"` takes the lam with the best Recall@20.
 
-    `joint=Joint(...)` then trains both together (AUR-J). `recipe="paper"` is the protocol of the paper's released
-    program, which chooses epochs and lam on the test part. It serves only to compare with published numbers.
+    `residuals` says which expectations of the observed pairs the estimator is trained on. "in-sample" takes those of the
+    model itself. The other two take those of a model that did not see the pair. "loo" leaves the pair out in closed
+    form, if the model has one. "cross-fit" fits the model again without parts of the pairs.
+
+    `joint=Joint(...)` then trains the model and the estimator together (AUR-J). `recipe="paper"` is the protocol of the
+    paper's released program, which chooses epochs and lam on the test part. Use it only to compare with published
+    numbers.
     """
 
-    model: Model = field(kw_only=False)
-    estimator: Estimator = field(default_factory=lambda: estimators.FactorEstimator())
-    alpha: float = 1.0
-    beta: float = 0.01
-    gamma: float = 0.001
-    floor: float = 0.01  # added to e^s in the loss: it bounds the weight of pairs that are fitted perfectly
-    lam: float | Literal["auto"] = "auto"
-    select: Select = "balanced"
-    tail: Tail = DEFAULT_TAIL
-    residuals: Literal["in-sample", "loo", "cross-fit"] = "in-sample"
-    joint: Joint | None = None
+    model: Model = field(kw_only=False)  # the model of the expectation, such as `al.MF()`
+    estimator: Estimator = field(default_factory=lambda: estimators.FactorEstimator())  # estimates the uncertainty
+    alpha: float = 1.0  # weight of the observed pairs in the estimator's loss; a higher alpha lifts the tail
+    beta: float = 0.01  # weight of the log-variance in the loss; K = 1 / beta is the scale of the variance
+    gamma: float = 0.001  # weight of the squared log-variance in the loss
+    floor: float = 0.01  # added to e^s in the loss; it bounds the weight of a pair that is fitted perfectly
+    lam: float | Literal["auto"] = "auto"  # share of the expectation in the blend; "auto" chooses it on validation
+    select: Select = "balanced"  # what "auto" chooses lam by: tail recall that costs nothing overall, or overall recall
+    tail: Tail = DEFAULT_TAIL  # which items are tail items
+    residuals: Literal["in-sample", "loo", "cross-fit"] = "in-sample"  # r of observed pairs, in or out of sample
+    joint: Joint | None = None  # options of joint training (AUR-J); None for no joint training
 
     objective: Objective = field(init=False)
-    lam_used: float = field(init=False)  # the lam that scores are blended at
-    curve: list[dict[str, float]] = field(default_factory=list, init=False)  # what lam was chosen from
-    tail_rule: Tail = field(init=False)  # of the recipe, or the option `tail`
+    lam_used: float = field(init=False)  # the lam of the blend
+    curve: list[dict[str, float]] = field(default_factory=list, init=False)  # held-out Recalls by lam
+    tail_rule: Tail = field(init=False)  # that of the recipe, or the option `tail`
     tail_items: Tensor = field(init=False)  # [n_items] which items are tail by that rule
     _scan: Scan | None = field(default=None, init=False)  # the item factors prepared for `top`
 
@@ -100,7 +107,11 @@ class AUR(Recommender):
         self.objective = Objective(self.alpha, self.beta, self.gamma, self.floor)
         if self.joint is not None:
             check_joint(self.model, self.objective)
-            require(self.residuals == "in-sample", "joint training has no residuals", "drop joint or residuals")
+            require(
+                self.residuals == "in-sample",
+                "joint training has no residuals out of sample",
+                "drop joint or residuals",
+            )
         self.device = self._one_device()
         shared: dict[str, Any] = {name: self.given[name] for name in ("seed", "recipe") if name in self.given}
         if self.device != "auto":
@@ -123,10 +134,25 @@ class AUR(Recommender):
     # Fitting
 
     def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+        """Fit the model, then the estimator, and choose lam.
+
+        The numbers of epochs and lam are chosen on the validation part. The share `valid` of train is held out if there
+        is none. With `refit`, both are then fitted again on train and validation together. The test part is not used,
+        except that recipe "paper" makes its choices on it.
+
+        Args:
+            data: A split, or interactions without a split.
+            cache: Keeps what models learned, for several fits on the same pairs. Joint training does not use it.
+
+        Returns:
+            The fitted AUR itself. `lam_used` is its lam, and `curve` holds the Recalls that lam was chosen by.
+        """
         split, recipe = as_split(data), self.conventions
         notes = self._check_frozen(split)
         if self.joint is not None:
-            cache = None  # joint training needs what only a fit leaves, and writes over it
+            cache = (
+                None  # joint training needs parameters that the cache does not hold, and it changes tensors in place
+            )
         self.tail_rule = recipe.tail(split, self.tail)
         self.tail_items = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
         fitted, held = recipe.parts(split, self.valid, self.seed)
@@ -142,10 +168,10 @@ class AUR(Recommender):
         return self
 
     def _fit_parts(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> None:
-        """The model, the estimator, and both jointly if asked for, each with early stopping on the held-out pairs."""
+        """Fit the model, the estimator, and both jointly if asked for, with early stopping on the held-out pairs."""
 
         def recall_by_uncertainty() -> float:
-            """Recall@20 by the uncertainty alone: a blend would start at the bare model's and hide the learning."""
+            """Recall@20 by the uncertainty alone. A blend starts at the Recall of the bare model: it hides progress."""
             with torch.no_grad():
                 overall, _ = held_out.recall(lambda users: [self.estimator.log_variance(users)])
             return float(overall.mean())
@@ -164,7 +190,7 @@ class AUR(Recommender):
             self.log = self._learn_jointly(Stop(recall_by_blends))
 
     def _refit(self, data: Interactions, cache: ModelCache | None) -> None:
-        """The same on all training pairs, for as many epochs as validation chose."""
+        """Fit the parts again on all training pairs, for the numbers of epochs that validation chose."""
         self.data = data
         logs = self.model.log, self.estimator.log
         self.model.fit_or_recall(cache, data, epochs=_epochs(self.model.log))
@@ -174,7 +200,7 @@ class AUR(Recommender):
             self._learn_jointly(Stop(epochs=self.log.best_epoch))
 
     def _frozen(self) -> Expectation:
-        """The expectations whose residuals the estimator learns."""
+        """The expectations that the estimator is trained on."""
         return self.model if self.residuals == "in-sample" else OutOfSample(self.model, self.residuals == "cross-fit")
 
     def _learn_jointly(self, stop: Stop) -> Log:
@@ -184,7 +210,10 @@ class AUR(Recommender):
         )
 
     def _check_frozen(self, split: Split) -> list[str]:
-        """A grafted model that was fitted on the held-out pairs too would look better on them than it is."""
+        """Refuse to choose lam for a grafted model on pairs that it may have been fitted on. Returns notes.
+
+        Such a model looks better on these pairs than it is.
+        """
         if not self.model.frozen or self.conventions.on_test or len(split.valid):
             return []
         require(
@@ -198,7 +227,7 @@ class AUR(Recommender):
     # Scores and lists
 
     def parts(self, users: Users, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Expectation and uncertainty, [B, n_items] or [B, len(items)] each."""
+        """Expectation and uncertainty of a batch, [B, n_items] or [B, len(items)] each."""
         sigma = uncertainty(self.estimator.log_variance(users, items), self.objective.k)
         return self.model.score_block(users, items), sigma
 
@@ -206,36 +235,87 @@ class AUR(Recommender):
         return self.without_history(blend(*self.parts(users, items), self.lam_used), users, items)
 
     def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
-        """r of users against all items or those named, [n_users, n_items]."""
+        """The expectation r of users against items: what the model alone predicts.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers.
+            items: Item ids. By default all items, in the order of `fitted.items`.
+
+        Returns:
+            A tensor [n_users, n_items], on the scale of the label (0 to 1).
+        """
         return self.model.score(self.users(users), items)
 
     def uncertainty(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
-        """sigma of users against all items or those named. Where it is high, a missing label is probably wrong."""
+        """The uncertainty sigma of users against items. Where it is high, a zero is probably wrong.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers.
+            items: Item ids. By default all items, in the order of `fitted.items`.
+
+        Returns:
+            A tensor [n_users, n_items], on the scale of the residual of the label.
+        """
         with torch.no_grad():
             s = self.estimator.log_variance(self.users(users), None if items is None else self._items(items))
         return uncertainty(s, self.objective.k)
 
     def recommend(self, users: Who, k: int = 20, *, lam: float | None = None, **options: Any) -> Any:
-        """As `Recommender.recommend`, with the expectation and the uncertainty of each item, at this `lam`."""
+        """The k best items of each user, with the expectation and the uncertainty of each.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers. A history is enough: nothing is trained again.
+            k: Items per user. A user with fewer candidates gets fewer rows.
+            lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
+            **options: `filter_seen=False` keeps the items of a user's own history. `allow` is a list of item ids: only
+                these are candidates. `deny` is a list of item ids to leave out. `untrained=True` keeps items without a
+                training interaction. `memory` is the number of bytes that blocks of scores may take.
+
+        Returns:
+            A frame with the columns user_id, item_id, rank (from 1), score, expectation, uncertainty, popularity
+                (training interactions of the item), tail (whether it is a tail item), and title if the data has titles.
+                It is the kind of frame that the data came in, and polars by default.
+        """
         if lam is None:
             return super().recommend(users, k, **options)
         return self.at(lam).recommend(users, k, **options)
 
     def rerank(self, candidates: Any, k: int | None = None, *, lam: float | None = None, **options: Any) -> Any:
-        """As `Recommender.rerank`, with the expectation and the uncertainty of each pair, at this `lam`."""
+        """Sort candidates from elsewhere by the scores of this AUR, for each user.
+
+        Args:
+            candidates: A pandas, polars or arrow frame with the columns user_id and item_id. Other columns are kept.
+            k: Rows to keep per user. By default all of them.
+            lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
+            **options: `missing` says what to do with unknown users and items. "error" (the default) raises an error.
+                "drop" leaves their rows out, and a warning says how many.
+
+        Returns:
+            The same kind of frame, with users in the order in which they came. It has new columns: rank, score,
+                expectation, uncertainty, popularity and tail, as `recommend` returns them. An older column of such a
+                name is not used. It is kept under another name, such as given_score.
+        """
         if lam is None:
             return super().rerank(candidates, k, **options)
         return self.at(lam).rerank(candidates, k, **options)
 
     def at(self, lam: float) -> Self:
-        """The same AUR at another lam. It shares all tensors, and this one keeps its lam."""
-        _ = self.histories  # uploaded once, not once a call
+        """A copy of this fitted AUR with another lam. It shares all tensors with this one, which keeps its lam.
+
+        Args:
+            lam: 1 is the expectation alone, 0 the uncertainty alone.
+        """
+        _ = self.histories  # upload them once here, and not once in each copy
         turned = copy.copy(self)
         turned.set_lam(lam)
         return turned
 
     def set_lam(self, lam: float) -> None:
-        """Turn the knob of a fitted AUR: 1 is the expectation alone, 0 the uncertainty alone."""
+        """Turn the knob of a fitted AUR. Nothing is trained again.
+
+        Args:
+            lam: 1 is the expectation alone, 0 the uncertainty alone.
+        """
         _check_lam(lam, auto=False)
         self.lam_used = float(lam)
 
@@ -248,7 +328,7 @@ class AUR(Recommender):
         candidates: Sequence[Tensor | None] = (None,),
         chunk: int | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
-        """As every recommender's. On a CPU it skips most of a large catalogue by bounds."""
+        """The k best items of each set of candidates. On a CPU, bounds skip most items of a large catalogue."""
         scanned = self._scanned(users)
         if scanned is None:
             return super().top(users, k, seen=seen, candidates=candidates, chunk=chunk)
@@ -267,10 +347,10 @@ class AUR(Recommender):
         return {"expectation": r, "uncertainty": sigma} | super().explain(users, items)
 
     def _scanned(self, users: Users) -> tuple[Scan, tuple[Tensor, Tensor]] | None:
-        """The scan of the item factors, made once for each fit, and the factors of the users; None where it is no use.
+        """The scan of the item factors, and the factors of the users. None if these users cannot be scanned.
 
-        It takes a large catalogue on a CPU, expectations and log-variances that are inner products, and users with a
-        history.
+        A scan takes a large catalogue on a CPU, expectations and log-variances that are inner products, and users with a
+        history. It is made once for each fit.
         """
         if self.torch_device.type != "cpu" or self.fitted.n_items < _SCANNED or not available():
             return None
@@ -342,7 +422,7 @@ class AUR(Recommender):
 
 
 def _epochs(log: Log | None) -> int | None:
-    """How long to refit what trained in epochs."""
+    """For how many epochs to fit again. None if the log is None."""
     return None if log is None else log.epochs
 
 

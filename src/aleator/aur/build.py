@@ -1,4 +1,4 @@
-"""Recommenders from settings, such as those of a config file: what the command line, tuning and the studies share."""
+"""Recommenders from settings, such as those of a config file. The command line, tuning and the studies use this."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aleator.uncertainty import ESTIMATORS
 
 
 def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str, Any]:
-    """A nested dict from a TOML file and `name=value` texts, the latter winning."""
+    """Settings as a nested dict, from a TOML file and from `name=value` texts. The texts win over the file."""
     found: dict[str, Any] = {}
     if config is not None:
         try:
@@ -37,7 +37,9 @@ def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str,
         for table in tables:
             where = where.setdefault(table, {})
             require(
-                isinstance(where, dict), f"'{setting}' sets an option of something that is no table", "check its name"
+                isinstance(where, dict),
+                f"'{setting}' sets an option of something that is not a table",
+                "check its name",
             )
         where[last] = value
     return found
@@ -52,10 +54,10 @@ def build(
     estimator: str | None = None,
     **common: Any,
 ) -> Recommender:
-    """An AUR, or a bare model. `common` options (seed, device, max_epochs) hold where nothing else was set.
+    """Make an AUR, or a bare model without uncertainty.
 
     `settings` holds the options of AUR, and the tables `model`, `estimator` and `joint`. `joint = true` is joint training
-    with its default options.
+    with its default options. The `common` options (seed, device, max_epochs) are used where `settings` has none.
     """
     of_model, of_estimator, joint, options = _tables(settings)
     shared = {name: value for name, value in common.items() if value is not None}
@@ -86,9 +88,11 @@ def _tables(
     if isinstance(joint, bool):
         joint = {} if joint else None
     for name, table in (("model", options.get("model", {})), ("estimator", options.get("estimator", {}))):
-        require(isinstance(table, dict), f"'{name}' is no table of options", f"write {name}.name=value")
+        require(isinstance(table, dict), f"'{name}' is not a table of options", f"write {name}.name=value")
     require(
-        joint is None or isinstance(joint, dict), "'joint' is no table of options", "write joint=true or joint.lr=0.001"
+        joint is None or isinstance(joint, dict),
+        "'joint' is not a table of options",
+        "write joint=true or joint.lr=0.001",
     )
     return options.pop("model", {}), options.pop("estimator", {}), joint, options
 

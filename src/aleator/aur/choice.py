@@ -15,19 +15,19 @@ Select = Literal["balanced", "overall"]
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen lam, its value, and the curve that it was chosen from: mean Recalls on held-out pairs by lam."""
+    """A choice of lam."""
 
     lam: float
-    value: float
-    curve: list[dict[str, float]]
+    value: float  # of the metric that was maximised
+    curve: list[dict[str, float]]  # mean Recalls on held-out pairs at each lam
 
 
 def choose_lam(held_out: HeldOut, parts: Parts, lams: Sequence[float], select: Select) -> Choice:
-    """The lam that maximises `select` on held-out pairs. Of equal ones it is the highest, which is the safest.
+    """The lam that is best on held-out pairs. Of equally good ones it is the highest, which is the safest.
 
-    "overall" is the mean Recall@20. "balanced" is the mean tail-absolute Recall@50, among those lams that lose nothing
-    overall: their mean Recall@20 is above that of the bare model (lam = 1) by at least the standard error of the
-    difference over users. lam = 1 itself is always allowed.
+    "overall" maximises the mean Recall@20. "balanced" maximises the mean tail-absolute Recall@50 among the lams that
+    lose nothing overall. The mean Recall@20 of such a lam is above that of the bare model (lam = 1) by at least the
+    standard error of the difference over users. lam = 1 itself is always allowed.
     """
     lams = sorted({*lams, 1.0})
     with torch.no_grad():

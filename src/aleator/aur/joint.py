@@ -1,8 +1,8 @@
-"""AUR-J: the model and the estimator trained together, by the one loss of both.
+"""AUR-J: the model and the estimator are trained together, by one loss.
 
-The paper reports that this is unstable. The loss rewards a variance that vanishes where the model fits, which then
-weighs these pairs ever more. Three things keep it in bounds. Both start from what they learned one after the other. A
-floor under the variance (the objective's `floor`) bounds the weight of a pair. Gradients are clipped.
+The paper reports that this is unstable. The loss rewards a vanishing variance where the model fits. These pairs then
+weigh more and more. Three things prevent that. Both parts start from what they learned one after the other. A floor
+under the variance (the objective's `floor`) bounds the weight of a pair. Gradients are clipped.
 """
 
 from __future__ import annotations
@@ -21,21 +21,26 @@ from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
 
-_STEPS = 16  # of an epoch
+_STEPS = 16  # steps of an epoch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joint:
-    """Options of joint training (AUR-J).
+    """Options of joint training (AUR-J), for `al.AUR(model, joint=al.Joint())`.
 
-    `weights` says what observed and other pairs weigh: alpha and 1 ("estimator"), or 1 and mu ("model"). `clip` is the
-    largest norm of a gradient.
+    The model and the estimator are first trained one after the other, and then together.
+
+    Args:
+        weights: Weights of observed and other pairs in the joint loss: alpha and 1 ("estimator"), or 1 and mu ("model").
+        lr: Learning rate of Adam.
+        clip: Largest norm of a gradient. Larger ones are scaled down.
+        max_epochs: Largest number of epochs. Early stopping may end it before.
     """
 
-    weights: Literal["estimator", "model"] = "estimator"
-    lr: float = 1e-3
-    clip: float = 1.0
-    max_epochs: int = 100
+    weights: Literal["estimator", "model"] = "estimator"  # of observed and other pairs: alpha and 1, or 1 and mu
+    lr: float = 1e-3  # learning rate of Adam
+    clip: float = 1.0  # largest norm of a gradient
+    max_epochs: int = 100  # largest number of epochs
 
     def __post_init__(self) -> None:
         require(self.weights in ("estimator", "model"), f"weights is {self.weights!r}", "give 'estimator' or 'model'")
@@ -50,7 +55,7 @@ class Joint:
 
 
 def check_joint(model: Model, objective: Objective) -> None:
-    """Refuse what cannot be trained jointly."""
+    """Refuse a model or an objective that cannot be trained jointly."""
     kind = type(model).__name__
     require(model.trains_jointly, f"{kind} cannot be trained jointly", "use MF, LightGCN or MultVAE")
     require(model.calibrate == "none", f"{kind} is calibrated, which joint training undoes", "drop calibrate")
@@ -60,7 +65,7 @@ def check_joint(model: Model, objective: Objective) -> None:
 def learn_jointly(
     joint: Joint, model: Model, estimator: Estimator, objective: Objective, histories: Histories, stop: Stop, seed: int
 ) -> Log:
-    """Train the model and the estimator together from where they are, in place."""
+    """Train the model and the estimator together, in place, from what they have learned so far."""
     observed, other = (objective.alpha, 1.0) if joint.weights == "estimator" else (1.0, model.mu)
     parameters = [*model.parameters(), *estimator.parameters()]
     loop = Loop(
@@ -95,10 +100,10 @@ def joint_loss(
     observed: float = 1.0,
     other: float = 1.0,
 ) -> Tensor:
-    """sum w ((r - Y)^2 / (e^s + floor) + beta s + gamma s^2) over the users and all items, in model and estimator.
+    """sum w ((r - Y)^2 / (e^s + floor) + beta s + gamma s^2) over the users and all items.
 
-    w is `observed` on observed pairs (times their weight) and `other` on the others. With `items` (sorted) the sum over
-    the others is estimated from these.
+    w is `observed` on observed pairs (times their weight) and `other` on the others. If `items` (sorted) are given, the
+    sum over the other pairs is estimated from these items. Gradients flow into the model and the estimator.
     """
     model.publish()
     others = objective.pairs(model.score_block(users, items), estimator.log_variance(users, items))

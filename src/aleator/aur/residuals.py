@@ -1,9 +1,9 @@
 """Expectations of the observed pairs by a model that did not see them.
 
-The residual of a pair that a model was fitted to understates the noise. Some models have a closed form that leaves the
-pair out of the user's side: out of the history, or out of the user's least squares. What such a model learned about the
-items still saw the pair. Cross-fitting leaves the pair out of everything. It splits the pairs into a few random parts,
-fits the model again without each part in turn, and predicts that part (Chernozhukov et al., 2018).
+If a model was fitted to a pair, the residual of that pair understates the noise. Some models have a closed form that
+leaves the pair out of the user's side: out of the history, or out of the user's least squares. The item side of such a
+model has still seen the pair. Cross-fitting leaves the pair out of everything. It splits the pairs into a few random
+parts, fits the model again without each part in turn, and predicts that part (Chernozhukov et al., 2018).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _FOLDS = 5
 
 
 class OutOfSample:
-    """The expectations of a fitted model, where those of observed pairs are out of sample.
+    """The expectations of a fitted model, except that those of observed pairs are out of sample.
 
-    They come in closed form where the model has one, unless `cross_fit`.
+    They come from the closed form of the model if it has one, and from cross-fitting otherwise or if `cross_fit`.
     """
 
     def __init__(self, model: Model, cross_fit: bool = False) -> None:
@@ -46,7 +46,7 @@ class OutOfSample:
 
 @torch.no_grad()
 def _closed_form(model: Model) -> NDArray[np.float32] | None:
-    """[n_pairs] in the order of the CSR."""
+    """[n_pairs] the expectations of the observed pairs in the order of the CSR. None without a closed form."""
     found, rows = [], model.histories
     size, _ = blocks(rows.n_users, rows.n_items, rows.device)
     for index in pieces(torch.arange(rows.n_users), size):
@@ -59,6 +59,7 @@ def _closed_form(model: Model) -> NDArray[np.float32] | None:
 
 @torch.no_grad()
 def _cross_fitted(model: Model) -> NDArray[np.float32]:
+    """[n_pairs] the expectations of the observed pairs in the order of the CSR, by cross-fitting."""
     require(
         not model.frozen,
         f"{type(model).__name__} was fitted elsewhere and cannot be fitted again on other pairs",
@@ -82,7 +83,7 @@ def _cross_fitted(model: Model) -> NDArray[np.float32]:
 
 
 def _scores(model: Model, held: Histories) -> NDArray[np.float32]:
-    """The expectations of held-out pairs, in the order of their CSR."""
+    """[n_pairs] the expectations of held-out pairs, in the order of their CSR."""
     found = []
     size, _ = blocks(held.n_users, held.n_items, held.device)
     for index in pieces(torch.arange(held.n_users), size):

@@ -1,4 +1,4 @@
-"""Recall on held-out pairs, of several scorings of the same users at once: what training stops on."""
+"""Recall on held-out pairs. Early stopping and the choice of lam use it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from aleator.data.interactions import Interactions
 from aleator.evaluation.metrics import recall
 from aleator.ranking.top import blocks, hide, top_blends, top_k
 
-Scorings = Callable[[Users], Iterable[Tensor]]  # a block of scores [B, n_items] for each of V scorings
-Parts = Callable[[Users], tuple[Tensor, Tensor]]  # a batch -> expectation and uncertainty, [B, n_items] each
+Scorings = Callable[[Users], Iterable[Tensor]]  # takes a batch, returns scores [B, n_items] of each of V scorings
+Parts = Callable[
+    [Users], tuple[Tensor, Tensor]
+]  # takes a batch, returns expectation and uncertainty, [B, n_items] each
 
 
 class HeldOut:
-    """Held-out pairs of the users that have any; what a user did in `fitted` is never a candidate."""
+    """Held-out pairs of the users who have any, or of a random sample of `most_users` of them.
+
+    Items that a user took in `fitted` are not candidates. `tail` [n_items] marks the tail items; by default all are tail.
+    """
 
     def __init__(
         self,
@@ -40,9 +45,9 @@ class HeldOut:
         self.who = who
 
     def recall(self, scorings: Scorings, k: int = 20, tail_k: int = 50) -> tuple[Tensor, Tensor]:
-        """Per user and scoring, [V, U] each: overall Recall@k, and Recall@tail_k of tail items among all candidates.
+        """Overall Recall@k and tail-absolute Recall@tail_k of each scoring and user, [V, U] each.
 
-        Users without a held-out tail item are NaN in the second.
+        The second is NaN for users without a held-out tail item.
         """
 
         def lists(users: Users) -> Iterator[Tensor]:
@@ -55,10 +60,11 @@ class HeldOut:
     def recall_of_blends(
         self, parts: Parts, lams: Sequence[float], k: int = 20, tail_k: int = 50
     ) -> tuple[Tensor, Tensor]:
-        """The same for the blends of expectation and uncertainty at each lam (ascending)."""
+        """What `recall` returns, for the blend of expectation and uncertainty at each lam (ascending)."""
         return self._recall(lambda users: top_blends(*parts(users), lams, max(k, tail_k), users), k, tail_k)
 
     def _recall(self, lists: Scorings, k: int, tail_k: int) -> tuple[Tensor, Tensor]:
+        """What `recall` returns, from the best items [B, n] of each scoring."""
         overall, tail = [], []
         size, _ = blocks(len(self.who), self.held.n_items, self.who.device)
         for index in pieces(self.who, size):

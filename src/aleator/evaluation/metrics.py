@@ -1,7 +1,7 @@
 """Metrics of ranked lists, each defined once. They agree with ranx.
 
-`hits` [B, K] is true where the item at that rank is relevant; `relevant` [B] counts all relevant items of the user
-(found or not). Every function gives [B], zero where a user has no relevant item.
+`hits` [B, K] is true where the item at that rank is relevant. `relevant` [B] is the number of relevant items of each
+user, listed or not. Every function returns [B], with 0 for a user without a relevant item.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def recall(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
-    """Relevant items among the first k, divided by all relevant items.
+    """Number of relevant items among the first k, divided by the number of all relevant items.
 
     >>> recall(torch.tensor([[True, False, True]]), torch.tensor([4]), 3).tolist()
     [0.5]
@@ -22,23 +22,26 @@ def recall(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
 
 
 def precision(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
-    """Relevant items among the first k, divided by k."""
+    """Number of relevant items among the first k, divided by k."""
     return hits[:, :k].sum(1).double() / k
 
 
 def hit_rate(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
-    """1 where any of the first k is relevant."""
+    """1 if any of the first k items is relevant, else 0."""
     return hits[:, :k].any(1).double()
 
 
 def mrr(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
-    """One over the rank of the first relevant item within k, else 0."""
+    """One over the rank of the first relevant item, or 0 if none is among the first k."""
     ranks = torch.arange(1, hits[:, :k].shape[1] + 1, device=hits.device, dtype=torch.float64)
     return (hits[:, :k] / ranks).amax(1) if hits.shape[1] else relevant.double() * 0
 
 
 def ndcg(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
-    """Sum of 1 / log2(rank + 1) over the hits within k, divided by the same of min(k, relevant) hits at the top."""
+    """Sum of 1 / log2(rank + 1) over the hits among the first k, divided by the sum of an ideal list.
+
+    An ideal list has min(k, relevant) hits at the top.
+    """
     discount = 1 / torch.log2(torch.arange(2, k + 2, device=hits.device, dtype=torch.float64))
     ideal = torch.cat([discount.new_zeros(1), discount.cumsum(0)])[relevant.clamp_max(k)]
     gained = (hits[:, :k] * discount[: hits[:, :k].shape[1]]).sum(1)
@@ -46,7 +49,7 @@ def ndcg(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
 
 
 def average_precision(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
-    """Sum over the hits within k of the precision at their rank, divided by all relevant items."""
+    """Sum of the precision at the rank of each hit among the first k, divided by the number of relevant items."""
     top = hits[:, :k].double()
     ranks = torch.arange(1, top.shape[1] + 1, device=hits.device, dtype=torch.float64)
     return (top * top.cumsum(1) / ranks).sum(1) / relevant.clamp_min(1)
@@ -63,7 +66,7 @@ METRICS: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {
 
 
 def gini(counts: Tensor) -> float:
-    """How unevenly `counts` are spread: 0 when all are equal, near 1 when one holds everything.
+    """The Gini coefficient of `counts`: 0 if all are equal, near 1 if one has everything.
 
     >>> round(gini(torch.tensor([0, 0, 0, 4])), 2), gini(torch.tensor([1, 1]))
     (0.75, 0.0)

@@ -1,8 +1,8 @@
 """Evaluation: the three protocols in one pass over the users, in bounded memory.
 
-overall         all items are candidates, all test items are relevant
-tail_absolute   all items are candidates, the test items in the tail are relevant
-tail_relative   tail items are candidates, the test items in the tail are relevant
+overall         All items are candidates. All test items are relevant.
+tail_absolute   All items are candidates. The test items in the tail are relevant.
+tail_relative   Tail items are candidates. The test items in the tail are relevant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
 
 
 class Scorer(Protocol):
-    """What can be evaluated. Every recommender can."""
+    """Something that can be evaluated. Every recommender can."""
 
     @property
     def fitted(self) -> Interactions:
@@ -39,18 +39,18 @@ class Scorer(Protocol):
 
     @property
     def histories(self) -> Histories:
-        """The same on its device."""
+        """The histories of these interactions, on its device."""
 
     @property
     def torch_device(self) -> torch.device:
-        """Where it computes."""
+        """The device it computes on."""
 
     @property
     def recipe(self) -> RecipeName:
         """The recipe it was fitted under."""
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """[B, n_items], or [B, len(items)] for the dense ids `items`."""
+        """Scores of a batch, [B, n_items], or [B, len(items)] for the dense ids `items`."""
 
     def top(
         self,
@@ -61,7 +61,7 @@ class Scorer(Protocol):
         candidates: Sequence[Tensor | None] = (None,),
         chunk: int | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
-        """The k best items of each set of candidates, as `ranking.top.best` gives them."""
+        """The k best items of each set of candidates, as `ranking.top.best` returns them."""
 
 
 def evaluate(
@@ -74,15 +74,27 @@ def evaluate(
     recipe: RecipeName | None = None,
     memory: int | None = None,
 ) -> Report:
-    """Evaluate `model` on the test part of `split`, for each user with a test item, under the three protocols.
+    """Evaluate a model on the test part of a split, under the three protocols.
 
-    Train and validation items of a user are never candidates. Items that were never trained on are candidates, and
-    count where they are in the test part.
+    - overall: all items are candidates, and all test items are relevant.
+    - tail_absolute: all items are candidates, and the test items in the tail are relevant.
+    - tail_relative: only tail items are candidates, and the test items in the tail are relevant.
 
-    `k` are the cut-offs. `tail` says which items are tail; by default the recipe says so. `empty` says what a user
-    without a relevant item is under the tail protocols: left out ("skip"), or 0 ("zero", as in the paper's released
-    program). `recipe` is that of the model by default; "paper" takes the released program's tail cut and policy. A block
-    of scores stays within `memory` bytes.
+    Every user with a test item is evaluated. The train and validation items of a user are not candidates. Items without
+    a training interaction are candidates, and they count if they are in the test part.
+
+    Args:
+        model: A fitted AUR or model.
+        split: A split with a test part. The model must not have been fitted on pairs of the test part.
+        tail: Which items are tail items. By default the recipe says so.
+        k: One or more cut-offs.
+        empty: What to do with a user without a relevant item under the tail protocols. "skip" leaves the user out.
+            "zero" counts 0, as the paper's released program does. By default the recipe says so.
+        recipe: "ours" or "paper", for the defaults of `tail` and `empty`. By default that of the model.
+        memory: Bytes that blocks of scores may take. By default it depends on the device.
+
+    Returns:
+        A report with the metrics recall, ndcg, precision, hit_rate, mrr and map at each cut-off.
     """
     cuts = _check(split, k, empty)
     conventions, seen = recipe_of(recipe or model.recipe), split.everything
@@ -114,29 +126,29 @@ def evaluate(
 
 
 def _check(split: Split, k: int | Sequence[int], empty: Empty | None) -> list[int]:
-    """The cut-offs, ascending, once all that a caller can get wrong is checked."""
+    """Check the arguments of `evaluate`. Returns the cut-offs, ascending."""
     require(isinstance(split, Split), f"a {type(split).__name__} has no test part", "give a Split")
     require(len(split.test) > 0, "the split has no test part", "split with test above 0")
-    require(empty in ("skip", "zero", None), f"empty is {empty!r}", "give one of skip, zero")
+    require(empty in ("skip", "zero", None), f"empty is {empty!r}", "give 'skip' or 'zero'")
     cuts = (k,) if isinstance(k, int) else tuple(k)
     require(len(cuts) > 0 and min(cuts) >= 1, f"k is {cuts}", "give cut-offs of at least 1")
     return sorted(set(cuts))
 
 
 def _untrained(split: Split) -> dict[str, int]:
-    """How many items of the test part were never trained on, and how many test pairs they have."""
+    """How many items of the test part have no training interaction, and how many test pairs they have."""
     items = split.test.item[split.everything.popularity[split.test.item] == 0]
     return {"untrained_items": len(np.unique(items)), "untrained_pairs": len(items)}
 
 
 class _Batch(NamedTuple):
-    """Users, with whether each listed item is a test item ([B, K]) and how many test items they have ([B])."""
+    """A batch of users: which of their listed items are test items, and how many test items they have."""
 
-    hits: Tensor  # among the best of all items
-    hits_in_tail: Tensor  # the same, of tail items alone
-    hits_of_tail: Tensor  # among the best of the tail items
-    relevant: Tensor
-    relevant_in_tail: Tensor
+    hits: Tensor  # [B, K] among the best of all items
+    hits_in_tail: Tensor  # [B, K] among the best of all items, tail items only
+    hits_of_tail: Tensor  # [B, K] among the best of the tail items
+    relevant: Tensor  # [B]
+    relevant_in_tail: Tensor  # [B]
 
 
 class _Lists:
@@ -184,7 +196,7 @@ class _Lists:
         )
 
     def described(self) -> dict[str, float]:
-        """What the lists are like, whatever the test says."""
+        """Figures of the lists that do not depend on the test part."""
         found: dict[str, float] = {}
         for cut, shown in self.shown.items():
             total = max(int(shown.sum()), 1)
@@ -198,7 +210,7 @@ class _Lists:
 
 
 def _per_user(lists: _Lists, empty: Empty) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Each metric of each user under each protocol; NaN for a user who is skipped."""
+    """Each metric of each user under each protocol: protocol -> metric -> [n_users], NaN for a skipped user."""
     found: dict[str, dict[str, list[Tensor]]] = {protocol: {} for protocol in PROTOCOLS}
     for batch in lists:
         for protocol, hits, relevant in (
@@ -220,7 +232,7 @@ def _per_user(lists: _Lists, empty: Empty) -> dict[str, dict[str, NDArray[np.flo
 
 def _hits(items: Tensor, test: Users, n_items: int) -> Tensor:
     """[B, K] whether each listed item is among the user's test items."""
-    keys = test.row * n_items + test.item  # sorted, since CSR rows are
+    keys = test.row * n_items + test.item  # they ascend, since the columns of a CSR row do
     wanted = torch.arange(len(items), device=items.device)[:, None] * n_items + items
     if not len(keys):
         return torch.zeros_like(items, dtype=torch.bool)
@@ -229,7 +241,10 @@ def _hits(items: Tensor, test: Users, n_items: int) -> Tensor:
 
 
 class _Link:
-    """The model's view of a split's users and items; their ids are matched by name where the vocabularies differ."""
+    """The users and items of a split as the model knows them.
+
+    If the vocabularies of the model and the split differ, users and items are matched by their ids.
+    """
 
     def __init__(self, model: Scorer, seen: Interactions, device: torch.device) -> None:
         self.model, self.n_items = model, seen.n_items
@@ -251,7 +266,7 @@ class _Link:
         self.newcomers = Histories.of_lists(rows, model.fitted.n_items, device)
 
     def trained_on(self, test: Interactions) -> int:
-        """How many of the test pairs the model was fitted on: their figures would mean nothing."""
+        """How many of the test pairs the model was fitted on. Metrics on such pairs would mean nothing."""
         user, item = test.user.astype(np.int64), test.item.astype(np.int64)
         if not self.same:
             user, item = self.user.cpu().numpy()[user], self.item.cpu().numpy()[item]
@@ -262,13 +277,14 @@ class _Link:
         return int(self.model.fitted.csr.astype(bool).multiply(asked).nnz)
 
     def users(self, index: Tensor) -> Users:
+        """A batch of the split's users `index` (dense ids of the split), with ids and histories as the model has them."""
         if self.same:
             return self.model.histories.batch(index)
         batch = self.newcomers.batch(index)
         return Users(self.user[index], batch.row, batch.item, batch.weight, batch.size)
 
     def top(self, users: Users, k: int, **options: Any) -> list[tuple[Tensor, Tensor]]:
-        """The best items of each set of candidates."""
+        """The best items of each set of candidates, as dense ids of the split."""
         if self.same:
             return self.model.top(users, k, **options)
         return best(self._score, users, k, self.n_items, **options)

@@ -1,4 +1,4 @@
-"""The report of an evaluation: means, per-user values, and comparison with another."""
+"""The report of an evaluation: means, values of each user, and a comparison with another report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from aleator.recipe import DEFAULT_RECIPE, recipe_of
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """`per_user[protocol][metric]` [n] is aligned with `users`; NaN where a user has no relevant item and is skipped."""
+    """The result of `evaluate`. `print(report)` shows the means under the three protocols.
+
+    Attributes:
+        users: Ids of the evaluated users, [n].
+        per_user: Values of each user by protocol and metric, such as `per_user["overall"]["recall@20"]`, [n] in the
+            order of `users`. NaN marks a user without a relevant item who is skipped.
+        lists: Figures of the lists at each cut-off k. coverage@k is the share of all items that are listed. gini@k says
+            how unevenly items are listed. popularity@k is the mean popularity of a listed item. tail_share@k is the
+            share of tail items in the lists.
+        about: What was evaluated: dataset, recipe, tail, and numbers of users and test pairs.
+    """
 
     users: NDArray[Any]
     per_user: dict[str, dict[str, NDArray[np.float64]]]
@@ -24,32 +34,51 @@ class Report:
     about: dict[str, Any]
 
     def mean(self, protocol: str, metric: str) -> float:
-        """The mean over users, such as `mean("overall", "recall@20")`."""
+        """The mean of a metric over users, without skipped ones. NaN if no user has a value.
+
+        Args:
+            protocol: "overall", "tail_absolute" or "tail_relative".
+            metric: A metric at a cut-off, such as "recall@20".
+        """
         values = self.per_user[protocol][metric]
         return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
     def to_dict(self) -> dict[str, Any]:
-        """Protocol -> metric -> mean, with what the lists are like and what the figures are about.
+        """The means by protocol and metric, and `lists` and `about`, as a dict for JSON.
 
-        A mean is None where no user has ground truth.
+        A mean is None if no user has a relevant item.
         """
         means = {p: {m: _or_none(self.mean(p, m)) for m in metrics} for p, metrics in self.per_user.items()}
         return {**means, "lists": self.lists, "about": self.about}
 
     def to_json(self) -> str:
+        """What `to_dict` returns, as JSON text."""
         return json.dumps(self.to_dict(), indent=1)
 
     def compare(self, other: Report) -> Comparison:
-        """This report against `other` (the baseline): paired tests over users, corrected for many comparisons."""
+        """Compare this report with a baseline by paired t-tests over users, with Holm's correction.
+
+        Both reports must be of the same test part, tail and `empty`.
+
+        Args:
+            other: The report of the baseline.
+
+        Returns:
+            A comparison with one row for each protocol and metric. `print` shows it as a table.
+        """
         same = len(self.users) == len(other.users) and bool((self.users == other.users).all())
         require(same, "the two reports are about different users", "evaluate both on the same split")
         for key in ("test", "tail_cut", "empty"):
-            require(self.about[key] == other.about[key], f"the two reports differ in {key}", "evaluate both alike")
+            require(
+                self.about[key] == other.about[key],
+                f"the two reports differ in {key}",
+                "evaluate both with the same split and options",
+            )
         return compare(self.per_user, other.per_user)
 
     @property
     def conventions(self) -> str:
-        """The line that makes a tail figure mean something."""
+        """One line that says which items are tail and how users without a tail test item count."""
         empty = "skipped" if self.about["empty"] == "skip" else "counted as 0"
         cuts = (
             f" [recipe {self.about['recipe']}: its tail cut and its policy]"
@@ -74,5 +103,5 @@ class Report:
 
 
 def _or_none(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The value, or None for NaN, which JSON does not have."""
     return value if np.isfinite(value) else None

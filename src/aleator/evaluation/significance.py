@@ -13,26 +13,30 @@ PerUser = dict[str, dict[str, NDArray[np.float64]]]
 
 @dataclass(frozen=True)
 class Row:
-    """One metric under one protocol: means of both, the change, a 95 % interval of the difference, and p."""
+    """The comparison of one metric under one protocol."""
 
     protocol: str
     metric: str
-    mean: float
-    baseline: float
-    change: float  # relative; infinite where the baseline is 0
-    low: float
-    high: float
+    mean: float  # of this report
+    baseline: float  # mean of the other report
+    change: float  # mean / baseline - 1; infinite if only the baseline is 0
+    low: float  # lower end of the 95 % confidence interval of mean - baseline
+    high: float  # upper end of that interval
     p: float  # two-sided paired t-test over users, Holm-corrected over all rows
-    users: int
+    users: int  # number of users with a value in both reports
 
     @property
     def significant(self) -> bool:
+        """Whether the corrected p is below 0.05."""
         return self.p < 0.05
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows for each protocol and metric."""
+    """The comparison of two reports: one row for each protocol and metric. `print` shows it as a table.
+
+    `comparison["overall", "recall@20"]` is one of its rows.
+    """
 
     rows: list[Row]
 
@@ -40,6 +44,7 @@ class Comparison:
         return {(r.protocol, r.metric): r for r in self.rows}[key]
 
     def to_dict(self) -> list[dict[str, Any]]:
+        """The rows as dicts for JSON. An infinite change is None."""
         return [asdict(row) | {"change": row.change if np.isfinite(row.change) else None} for row in self.rows]
 
     def __str__(self) -> str:
@@ -53,30 +58,38 @@ class Comparison:
 
 
 def compare(mine: PerUser, theirs: PerUser) -> Comparison:
-    """Every metric that both have."""
-    from scipy import stats  # slow to import
-
-    raw: list[tuple[str, str, NDArray[np.float64], NDArray[np.float64]]] = []
+    """Compare every metric that both have, over the users who have a value in both."""
+    paired: list[tuple[str, str, NDArray[np.float64], NDArray[np.float64]]] = []
     for protocol, metrics in mine.items():
         for metric in (m for m in metrics if m in theirs.get(protocol, {})):
-            a, b = metrics[metric], theirs[protocol][metric]
-            both = np.isfinite(a) & np.isfinite(b)
-            raw.append((protocol, metric, a[both], b[both]))
-    corrected = holm(np.array([paired_p(a - b) for _, _, a, b in raw]))
-    rows = []
-    for (protocol, metric, a, b), p in zip(raw, corrected, strict=True):
-        difference = a - b
-        half = float(stats.sem(difference) * stats.t.ppf(0.975, len(difference) - 1)) if len(difference) > 1 else np.inf
-        mean_a, mean_b = (float(x.mean()) if len(x) else np.nan for x in (a, b))
-        change = mean_a / mean_b - 1 if mean_b else (0.0 if mean_a == 0 else float("inf"))
-        middle = mean_a - mean_b
-        rows.append(Row(protocol, metric, mean_a, mean_b, change, middle - half, middle + half, float(p), len(a)))
-    return Comparison(rows)
+            values, baseline = metrics[metric], theirs[protocol][metric]
+            both = np.isfinite(values) & np.isfinite(baseline)
+            paired.append((protocol, metric, values[both], baseline[both]))
+    corrected = holm(np.array([paired_p(values - baseline) for _, _, values, baseline in paired]))
+    return Comparison([_row(*pair, float(p)) for pair, p in zip(paired, corrected, strict=True)])
+
+
+def _row(protocol: str, metric: str, values: NDArray[np.float64], baseline: NDArray[np.float64], p: float) -> Row:
+    """The row of one metric, from the values of the same users [n] and the corrected p."""
+    mean, baseline_mean = (float(side.mean()) if len(side) else np.nan for side in (values, baseline))
+    change = mean / baseline_mean - 1 if baseline_mean else (0.0 if mean == 0 else float("inf"))
+    difference, half = mean - baseline_mean, _half_width(values - baseline)
+    low, high = difference - half, difference + half
+    return Row(protocol, metric, mean, baseline_mean, change, low, high, p, len(values))
+
+
+def _half_width(difference: NDArray[np.float64]) -> float:
+    """Half the width of the 95 % confidence interval of the mean difference."""
+    from scipy import stats  # slow to import
+
+    if len(difference) < 2:
+        return np.inf
+    return float(stats.sem(difference) * stats.t.ppf(0.975, len(difference) - 1))
 
 
 def paired_p(difference: NDArray[np.float64]) -> float:
-    """The p-value of a two-sided paired t-test; 1 where all differences are zero."""
-    from scipy import stats
+    """The p-value of a two-sided paired t-test. It is 1 if all differences are zero or there are fewer than two."""
+    from scipy import stats  # slow to import
 
     if len(difference) < 2 or not difference.any():
         return 1.0
@@ -86,7 +99,7 @@ def paired_p(difference: NDArray[np.float64]) -> float:
 
 
 def holm(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Holm's step-down correction.
+    """Holm's step-down correction of p-values for many comparisons.
 
     >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.06, 0.06]

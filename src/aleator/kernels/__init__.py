@@ -1,1 +1,1 @@
-"""Kernels: the fast paths that models and estimators share."""
+"""Kernels: fast paths that models and estimators share."""

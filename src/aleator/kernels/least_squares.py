@@ -1,4 +1,4 @@
-"""Exact least squares for many users at once."""
+"""Exact least squares for many users (or items) at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from aleator.device import budget
 def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
     """The x of each row that minimises sum_i w_i (<x, y_i> - Y_i)^2 + l2 |x|^2, [n_rows, dim].
 
-    w_i is the pair's weight on the items of the row (Y = 1) and `mu` on all others (Y = 0); `factors` [n_items, dim]
-    holds y. Rows are solved in batches of like length, so that padding stays small.
+    On the items of the row, Y is 1 and w_i is the weight of the pair. On all others, Y is 0 and w_i is `mu`. The rows of
+    `factors` [n_items, dim] are y. Rows of similar length are solved together, so that there is little padding.
     """
     solved = factors.new_zeros((rows.n_users, factors.shape[1]))
     everyone = _everyone(factors, mu, l2)
@@ -26,10 +26,10 @@ def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Ten
 
 
 def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
-    """<x, y_i> of each pair of the rows, [n], where x is solved with that pair unobserved (weight `mu`, Y = 0).
+    """<x, y_i> of each pair of the rows, [n], where x is solved as if that pair were unobserved (weight `mu`, Y = 0).
 
-    With normal matrix A, r = <x, y>, h = y' A^-1 y and weight w this is (r - w h) / (1 - (w - mu) h), by the rank-one
-    update of Sherman and Morrison (1950).
+    Let A be the normal matrix, r = <x, y>, h = y' A^-1 y, and w the weight of the pair. The result is then
+    (r - w h) / (1 - (w - mu) h), by the rank-one update of Sherman and Morrison (1950).
     """
     found = factors.new_zeros(len(rows.item))
     everyone = _everyone(factors, mu, l2)
@@ -44,14 +44,14 @@ def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: float) -> Ten
 
 
 def _everyone(factors: Tensor, mu: float, l2: float) -> Tensor:
-    """What the normal matrices of all rows have in common, [dim, dim]."""
+    """The part that the normal matrices of all rows share: mu Y'Y + l2 I, [dim, dim]."""
     gram = mu * factors.T @ factors
     gram.diagonal().add_(l2)
     return gram
 
 
 def _alike(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
-    """Batches of rows of like length: their numbers, and their histories."""
+    """Batches of nonempty rows of similar length: their indices, and their histories."""
     dim = factors.shape[1]
     size, order = rows.size.sort(descending=True)
     lengths = size.tolist()
@@ -65,25 +65,28 @@ def _alike(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
 
 
 class _Problem:
-    """The normal equations of a batch of rows, padded to the longest, and one Cholesky factorisation of them."""
+    """The normal equations of a batch of rows, padded to the longest row, and their Cholesky factors."""
 
     def __init__(self, factors: Tensor, everyone: Tensor, users: Users, mu: float) -> None:
         longest = int(users.size.max())
-        self.place = (
-            torch.arange(len(users.row), device=factors.device) - (users.size.cumsum(0) - users.size)[users.row]
-        )
+        first = users.size.cumsum(0) - users.size  # [B] where each row starts
+        self.place = torch.arange(len(users.row), device=factors.device) - first[users.row]  # [n] place in the row
         self.padded = factors.new_zeros((len(users), longest, factors.shape[1]))  # [B, longest, dim]
         self.padded[users.row, self.place] = factors[users.item]
         self.weight = factors.new_zeros((len(users), longest))
         self.weight[users.row, self.place] = users.weight.to(factors.dtype)
-        self.extra = torch.where(self.weight > 0, self.weight - mu, self.weight)
-        self.normal = everyone + (self.padded * self.extra[..., None]).mT @ self.padded
+        self.extra = torch.where(self.weight > 0, self.weight - mu, self.weight)  # beyond the `mu` in `everyone`
+        self.normal = everyone + (self.padded * self.extra[..., None]).mT @ self.padded  # [B, dim, dim]
         self.target = (self.padded * self.weight[..., None]).sum(1)  # [B, dim]
         self.root, failed = torch.linalg.cholesky_ex(self.normal)
         self.singular = bool(failed.any())
 
     def solve(self, right: Tensor) -> Tensor:
-        """A^-1 `right`, [B, dim, n]; the smallest minimiser where A is singular, as with more dimensions than items."""
+        """A^-1 `right`, [B, dim, n].
+
+        A is singular if, for example, there are more dimensions than items. The pseudoinverse then gives the smallest
+        minimiser.
+        """
         if self.singular:
             smallest: Tensor = torch.linalg.pinv(self.normal, hermitian=True)
             return smallest @ right

@@ -14,12 +14,12 @@ from torch.nn import functional as F
 from aleator.batches import Users, pieces
 from aleator.device import BUDGETS, budget
 
-_NARROW = 256  # dimensions
+_NARROW = 256  # dimensions up to which `index_add_` is faster on a GPU
 
 
 @cache
 def triton_kernels() -> Any:
-    """The kernels for a GPU, or None where Triton is not installed."""
+    """The module of Triton kernels, or None if Triton is not installed."""
     try:
         from aleator.kernels import triton
     except ImportError:
@@ -28,7 +28,10 @@ def triton_kernels() -> Any:
 
 
 def history_sum(table: Tensor, users: Users, weight: Tensor) -> Tensor:
-    """The rows of `table` [n_items, dim] summed over each history with `weight` [n], [B, dim]; autograd knows it."""
+    """The rows of `table` [n_items, dim] summed over each history with `weight` [n]. Differentiable in `table`.
+
+    Returns [B, dim].
+    """
     summed: Tensor = _HistorySum.apply(table, users, weight)  # type: ignore[no-untyped-call]
     return summed
 
@@ -49,9 +52,13 @@ class _HistorySum(torch.autograd.Function):
 
 
 def add_by_item(into: Tensor, table: Tensor, users: Users, weight: Tensor) -> None:
-    """Add to each row of `into` [n_items, dim] the rows of `table` [B, dim] of its users with `weight` [n]."""
+    """Add to the row of each item in `into` [n_items, dim] the rows of its users in `table` [B, dim], times `weight` [n].
+
+    This is the transpose of `history_sum`.
+    """
     if into.is_cuda and into.shape[1] <= _NARROW:
-        into.index_add_(0, users.item, table[users.row] * weight[:, None])  # less to start, if more to move
+        # this moves more memory but launches fewer kernels
+        into.index_add_(0, users.item, table[users.row] * weight[:, None])
         return
     item, order = users.item.sort(stable=True)
     edges = torch.searchsorted(item, torch.arange(len(into) + 1, device=item.device))
@@ -59,6 +66,7 @@ def add_by_item(into: Tensor, table: Tensor, users: Users, weight: Tensor) -> No
 
 
 def _edges(size: Tensor) -> Tensor:
+    """[B + 1] the row pointer of a CSR matrix, from the sizes [B] of its rows."""
     return F.pad(size.cumsum(0), (1, 0))
 
 
@@ -66,7 +74,7 @@ def _edges(size: Tensor) -> Tensor:
 def _add_bags(into: Tensor, table: Tensor, index: Tensor, edges: Tensor, weight: Tensor) -> None:
     """Add to row b of `into` the rows index[edges[b] : edges[b + 1]] of `table`, weighted.
 
-    They are added in order, so that the bits are the same each time.
+    They are added in order, so that results are the same to the bit.
     """
     weight = weight.to(table.dtype)
     if into.is_cuda and triton_kernels() is not None:
@@ -74,14 +82,14 @@ def _add_bags(into: Tensor, table: Tensor, index: Tensor, edges: Tensor, weight:
         return
     step = budget(into.device).added_rows
     ends = [*edges[::step].tolist(), len(index)] if len(into) > step else [0, len(index)]
-    for first, (a, b) in zip(range(0, len(into), step), pairwise(ends), strict=False):
+    for first, (start, end) in zip(range(0, len(into), step), pairwise(ends), strict=False):
         part = into[first : first + step]
-        starts = edges[first : first + len(part)] - a
-        part += F.embedding_bag(index[a:b], table, starts, mode="sum", per_sample_weights=weight[a:b])
+        offsets = edges[first : first + len(part)] - start
+        part += F.embedding_bag(index[start:end], table, offsets, mode="sum", per_sample_weights=weight[start:end])
 
 
 def row_dots(a: Tensor, b: Tensor) -> Tensor:
-    """<a_i, b_i> of each row, [n]."""
+    """<a_i, b_i> for each row i, [n]."""
     if a.is_cuda and triton_kernels() is not None:
         dots: Tensor = triton_kernels().row_dots(a, b)
         return dots
@@ -90,7 +98,7 @@ def row_dots(a: Tensor, b: Tensor) -> Tensor:
 
 
 def add_cross(z: Tensor, q: Tensor, weight: Tensor, dz: Tensor, rest: Tensor, dq: Tensor) -> None:
-    """dz += weight q and dq = rest + weight z, row by row: the gradient of weight <z, q>, besides what is there."""
+    """dz += weight q and dq = rest + weight z, row by row, in place: it adds the gradient of weight <z, q>."""
     if z.is_cuda and triton_kernels() is not None:
         triton_kernels().cross(z, q, weight, dz, rest, dq)
         return
@@ -99,7 +107,7 @@ def add_cross(z: Tensor, q: Tensor, weight: Tensor, dz: Tensor, rest: Tensor, dq
 
 
 def pair_products(p: Tensor, q: Tensor, users: Users) -> Tensor:
-    """<p_u, q_i> of each user of the batch and each item of the history, [n]; autograd knows it."""
+    """<p_u, q_i> of each user of the batch and each item of the history, [n]. Differentiable in p and q."""
     products: Tensor = _PairProducts.apply(p, q, users)  # type: ignore[no-untyped-call]
     return products
 
@@ -123,8 +131,8 @@ class _PairProducts(torch.autograd.Function):
 
 
 def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
-    """<p_row, q_item> of each pair, [n]; `row` ascends."""
-    if not p.is_cuda and len(item) <= len(p) * len(q):  # a sparse matrix has no more places than cells
+    """<p_row, q_item> of each pair, [n]. `row` must ascend."""
+    if not p.is_cuda and len(item) <= len(p) * len(q):  # a sparse matrix cannot have more entries than cells
         return _sampled_product(p, torch.bincount(row, minlength=len(p)), q, item)
     size = max(BUDGETS["cuda"].product_numbers // p.shape[1], 1)
     parts = zip(pieces(row, size), pieces(item, size), strict=True)
@@ -132,12 +140,16 @@ def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
 
 
 def _sampled_product(p: Tensor, size: Tensor, q: Tensor, item: Tensor) -> Tensor:
-    """The product at the places of a sparse matrix, without gathering its factors."""
+    """The entries of p q' at the places of a sparse matrix, [n]. It does not copy rows of p and q for each pair.
+
+    `size` is the number of entries in each row, and `item` holds their columns.
+    """
     if not len(item):
         return p.new_empty(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # sparse matrices in rows are called a beta
-        shape, nothing = (len(p), len(q)), p.new_zeros(len(item))
-        places = torch.sparse_csr_tensor(_edges(size), item, nothing, size=shape, check_invariants=False)
+        warnings.simplefilter("ignore", UserWarning)  # PyTorch warns that sparse CSR tensors are in beta
+        shape = (len(p), len(q))
+        zeros = p.new_zeros(len(item))
+        places = torch.sparse_csr_tensor(_edges(size), item, zeros, size=shape, check_invariants=False)
         found: Tensor = torch.sparse.sampled_addmm(places, p, q.T, beta=0.0).values()
     return found

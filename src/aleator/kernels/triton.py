@@ -1,4 +1,4 @@
-"""Kernels for a GPU, in Triton, where PyTorch has none that is as fast: imported only where Triton is installed."""
+"""Triton kernels for a GPU, for what PyTorch is slower at. This module is imported only if Triton is installed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def _objective(  # type: ignore[no-untyped-def]
 def objective(
     r: Tensor, s: Tensor, n: int, scale: float, beta: float, gamma: float, floor: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """r^2 / (e^s + floor) + beta s + gamma s^2 summed, and `scale` times its slope in each s: one pass over memory.
+    """The sum of r^2 / (e^s + floor) + beta s + gamma s^2, and `scale` times its slope in each s.
 
-    Only the first `n` columns count; the slopes of the others are 0.
+    It takes one pass over memory. Only the first `n` columns count. The slopes of the others are 0.
     """
     r, slope = r.contiguous(), torch.empty_like(s, dtype=dtype)
     grid = (len(s), triton.cdiv(s.shape[1], _BLOCK))
@@ -76,7 +76,7 @@ def _row_dots(a_at, b_at, out_at, dim, block: tl.constexpr):  # type: ignore[no-
 
 
 def row_dots(a: Tensor, b: Tensor) -> Tensor:
-    """<a_i, b_i> of each row."""
+    """<a_i, b_i> for each row i, [n]."""
     made = a.new_empty(len(a))
     _row_dots[(len(a),)](a, b, made, a.shape[1], block=triton.next_power_of_2(a.shape[1]), num_warps=4)
     return made
@@ -97,6 +97,6 @@ def _cross(  # type: ignore[no-untyped-def]
 
 
 def cross(z: Tensor, q: Tensor, weight: Tensor, dz: Tensor, rest: Tensor, dq: Tensor) -> None:
-    """dz += weight q and dq = rest + weight z, row by row, in one pass."""
+    """dz += weight q and dq = rest + weight z, row by row, in place and in one pass over memory."""
     block = triton.next_power_of_2(z.shape[1])
     _cross[(len(z),)](z, q, weight, dz, rest, dq, z.shape[1], block=block, num_warps=4)

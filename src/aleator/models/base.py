@@ -1,4 +1,4 @@
-"""What every model is: an estimate of the expectation. A model file says how it learns and how it scores."""
+"""The base of all models. A model estimates the expectation. Its file says how it learns and how it scores."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Model(Recommender):
-    """An estimate of the expectation r_ui, on the scale of the label (0 to 1).
+    """The base of all models: an estimate of the expectation r_ui, on the scale of the label (0 to 1).
 
-    `mu` is the weight of the unobserved pairs, or the share of them that is kept, in the model's loss and in its
-    calibration. `calibrate` maps raw scores onto the label's scale by a monotone map. Models that are on that scale by
-    themselves need none.
+    A model is a recommender of its own, and the part of an `AUR` that estimates the expectation.
+
+    Calibration maps raw scores onto the label's scale, by a monotone map. "linear" fits a line, so that inner products
+    stay inner products. "isotonic" fits a piecewise linear curve. Models that are on that scale by themselves need none.
     """
 
-    mu: float = 0.1
-    calibrate: Calibrate = "none"
+    mu: float = 0.1  # weight (or share) of the unobserved pairs in the loss and in the calibration
+    calibrate: Calibrate = "none"  # map of raw scores onto the label's scale: "linear", "isotonic" or "none"
 
-    map: Map | None = field(default=None, init=False)
+    map: Map | None = field(default=None, init=False)  # the calibration, unless it is part of the factors
     _table: FactorTable | None = field(default=None, init=False)
 
-    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are saved, beside those of a table of factors
-    facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes that are saved
+    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors to save, beside those of a table of factors
+    facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
     personalises: ClassVar[bool] = True  # whether scores differ between users
-    scores_are_products: ClassVar[bool] = True  # whether scores are inner products, where there is a table of factors
-    trains_jointly: ClassVar[bool] = False  # whether AUR-J can train it, by its `parameters`
+    scores_are_products: ClassVar[bool] = True  # whether scores are inner products, if there is a table of factors
+    trains_jointly: ClassVar[bool] = False  # whether AUR-J can train its `parameters`
     weighs_negatives: ClassVar[bool] = False  # whether it is fitted with weight `mu` on the unobserved pairs
     frozen: ClassVar[bool] = False  # whether it was fitted elsewhere and cannot be fitted again
 
@@ -61,7 +62,7 @@ class Model(Recommender):
 
     @abstractmethod
     def learn(self, stop: Stop) -> None:
-        """Learn from the pairs in `self.fitted`. What trains in epochs ends as `stop` says."""
+        """Learn from the pairs in `self.fitted`. `stop` says when a training in epochs ends."""
 
     @property
     def stops_early(self) -> bool:
@@ -69,46 +70,46 @@ class Model(Recommender):
         return False
 
     def raw_factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """[B, dim] and [n_items, dim] whose inner products are the raw scores; None where there are none."""
+        """[B, dim] and [n_items, dim], whose inner products are the raw scores. None if there are none."""
         if self._table is None or not self.scores_are_products:
             return None
         return self._table.rows(users, self.fold_in), self._table.items
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """Scores before calibration, [B, n_items] or [B, len(items)], in a tensor that the caller may write into."""
+        """Scores before calibration, [B, n_items] or [B, len(items)]. The caller may overwrite the tensor."""
         factors = self.raw_factors(users)
         assert factors is not None, "a model without factors writes its own raw_block"
         x, y = factors
         return x @ (y if items is None else y[items]).T
 
     def raw_pairs(self, users: Users) -> Tensor:
-        """The same for each item of each history, [n]."""
+        """Scores of each item of each history before calibration, [n]."""
         factors = self.raw_factors(users)
         return self.raw_block(users)[users.row, users.item] if factors is None else pair_products(*factors, users)
 
     def fold_in(self, users: Users) -> Tensor:
-        """[B, dim] the factors of newcomers, from their histories."""
+        """[B, dim] the factors of newcomers, by fold-in: from their histories."""
         return self.table.fold_in(users, self.histories)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """The expectation of each item of each history as if the history did not have that item, [n].
+        """The expectation of each item of each history, as if that item were not in the history, [n].
 
-        None where it takes another fit.
+        None if the model has no closed form for it.
         """
         return None
 
     def parameters(self) -> list[Tensor]:
-        """What gradients train. `publish` then makes scores of it."""
+        """The tensors that gradients train. `publish` makes what scores need from them."""
         return []
 
     def publish(self) -> None:
-        """Make what scores are computed from out of the parameters."""
+        """Compute from the parameters what scores need, such as factors."""
 
     # What every model does
 
     @property
     def table(self) -> FactorTable:
-        """The factors of users and items, of a model that has them."""
+        """The factors of users and items, if the model has them."""
         if self._table is None:
             raise AleatorError(f"this {type(self).__name__} has no factors", "fit it first, if it is a factor model")
         return self._table
@@ -138,7 +139,7 @@ class Model(Recommender):
         held_out: HeldOut | None = None,
         epochs: int | None = None,
     ) -> None:
-        """`fit_pairs`, or where the cache holds the result of the same fit, that result."""
+        """`fit_pairs`, or the result of the same fit if the cache has it."""
         if cache is None:
             self.fit_pairs(data, held_out, epochs)
         else:
@@ -147,7 +148,7 @@ class Model(Recommender):
     def fit_pairs(self, data: Interactions, held_out: HeldOut | None = None, epochs: int | None = None) -> None:
         """Learn from exactly these pairs, then calibrate.
 
-        What trains in epochs stops early on the pairs `held_out`; without them it runs for `epochs`.
+        A training in epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
         """
         self.data, self.map = data, None
         metric = None if held_out is None else lambda: self._recall(held_out)
@@ -158,7 +159,7 @@ class Model(Recommender):
             self.absorb_map()
 
     def _recall(self, held_out: HeldOut) -> float:
-        """The mean Recall@20 on held-out pairs, while the model trains."""
+        """The mean Recall@20 on held-out pairs during training."""
         with torch.no_grad():
             self.publish()
             overall, _ = held_out.recall(lambda users: [self.score_block(users)])
@@ -169,13 +170,13 @@ class Model(Recommender):
         return fit_map(samples(self.raw_block, self.histories, self.mu, self.seed), self.calibrate, self.torch_device)
 
     def absorb_map(self) -> None:
-        """Make a linear map part of the factors, where scores are inner products."""
+        """Make a linear map part of the factors, if scores are inner products."""
         if self.map is not None and self.calibrate == "linear" and self._table is not None and self.scores_are_products:
             self.table.absorb(self.map)
             self.map = None
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """[B, dim] and [n_items, dim] whose inner products are the scores; None where they are no inner products."""
+        """[B, dim] and [n_items, dim], whose inner products are the scores. None if there are none."""
         return self.raw_factors(users) if self.map is None else None
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
@@ -188,12 +189,12 @@ class Model(Recommender):
         return scores if self.map is None else self.map(scores)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What was learned, by the names that it is saved under."""
+        """The tensors to save, by name."""
         of_table = {} if self._table is None else self._table.tensors()
         return of_table | {name: getattr(self, name) for name in self.learned}
 
     def set_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `tensors`."""
+        """Take over what `tensors` returned."""
         if "user_factors" in tensors:
             self.table = FactorTable(tensors["user_factors"], tensors["item_factors"])
         for name in self.learned:

@@ -1,4 +1,4 @@
-"""Matrix factorisation with the pairwise loss."""
+"""BPR: matrix factorisation with a pairwise loss."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from aleator.training.stop import Stop
 class BPR(Epochs, Model):
     """Matrix factorisation that ranks: <x_u, y_i> is higher for an observed item than for another (Rendle et al., 2009).
 
-    Every epoch draws `draws` unobserved items j anew for each observed pair (u, i). The loss of a pair is the mean over
-    them of -ln sigmoid(<x_u, y_i> - <x_u, y_j>) + l2 (|x_u|^2 + |y_i|^2 + |y_j|^2). Pairs are summed by their weight.
-    Only differences of scores count in this loss, so r_ui is the product calibrated to the label's scale.
+    Every epoch draws `draws` new negatives j for each observed pair (u, i). The loss of a pair is the mean over them of
+    -ln sigmoid(<x_u, y_i> - <x_u, y_j>) + l2 (|x_u|^2 + |y_i|^2 + |y_j|^2). The sum over pairs is weighted by their
+    weights. This loss sees only differences of scores, so r_ui is the inner product calibrated to the label's scale.
     """
 
-    draws: int = 8  # unobserved items for each pair: more of them are slower and less noisy
-    l2: float = 3e-3
-    dim: int = 64
-    lr: float = 5e-3
-    max_epochs: int = 400
-    check_every: int = 5
-    calibrate: Calibrate = "linear"
+    draws: int = 8  # negatives for each observed pair; more of them are slower and less noisy
+    l2: float = 3e-3  # weight of the squared norms of the factors in the loss
+    dim: int = 64  # dimensions of the factors
+    lr: float = 5e-3  # learning rate of Adam
+    max_epochs: int = 400  # largest number of epochs
+    check_every: int = 5  # epochs between two checks of the validation Recall@20
+    calibrate: Calibrate = "linear"  # map of raw scores onto the label's scale
 
     steps: ClassVar[int] = 32
     ranges: ClassVar[Ranges] = {
@@ -71,12 +71,12 @@ class BPR(Epochs, Model):
         return (others.weight * losses.flatten()).sum() + self.l2 * squared_norms(x, y, users, others)
 
     def triples(self, observed: Tensor, other: Tensor, users: Users, generator: torch.Generator) -> Tensor:
-        """The loss of each triple from its scores, [n, 1] and [n, draws]."""
+        """The loss of each triple, [n, draws], from the scores of observed pairs [n, 1] and of negatives [n, draws]."""
         return F.softplus(other - observed)
 
 
 def squared_norms(x: Tensor, y: Tensor, users: Users, others: Users) -> Tensor:
-    """|x_u|^2 + |y_i|^2 + |y_j|^2 summed over the triples of a batch by their weight."""
+    """|x_u|^2 + |y_i|^2 + |y_j|^2 summed over the triples of a batch, times their weights."""
     weight = others.weight.to(x.dtype)
     of_users = weight.new_zeros(len(x)).index_add_(0, others.row, weight)
     of_items = weight.new_zeros(len(y)).index_add_(0, others.item, weight)

@@ -1,4 +1,4 @@
-"""ModelCache: what models learned, for several fits on the same pairs."""
+"""ModelCache: keeps what models learned, for several fits on the same pairs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class _Kept:
 class ModelCache:
     """Keeps what models learned, by their class, options, pairs and epochs. Give it to `fit`.
 
-    The same options, pairs and seed give the same tensors, so fits that share a cache share them. Models that are quick
-    to fit again are not kept, unless `everything` is. Grafted models are never kept.
+    The same options, pairs and seed give the same tensors. A later fit takes them from the cache. Grafted models are
+    never kept.
     """
 
-    everything: bool = False
-    saved: float = 0.0  # seconds of fitting that were not spent again
+    everything: bool = False  # keep also models without a training log, which are quick to fit again
+    saved: float = 0.0  # seconds of fitting that the cache saved
     _kept: dict[str, _Kept] = field(default_factory=dict)
 
     def fit_pairs(
         self, model: Model, data: Interactions, held_out: HeldOut | None = None, epochs: int | None = None
     ) -> None:
-        """As `Model.fit_pairs`, but what was learned before is only taken over."""
+        """`Model.fit_pairs`, or take over the result of the same fit."""
         if model.frozen:
             model.fit_pairs(data, held_out, epochs)
             return

@@ -1,4 +1,4 @@
-"""Similarities of items from how many users took both of them."""
+"""Similarities of items, from the number of users who took both of them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from aleator.models.item_item import gram_rows
 from aleator.models.similarities import Block
 
 Similar = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Similarities from entries of x'x and a number of each of their two items; 0 where the entry is 0."""
+"""Takes entries of X'X and one number for each of their two items. Returns similarities, 0 where the entry is 0."""
 
 
 def weighted_pairs(data: Interactions, user_exponent: float) -> sp.csr_matrix:
-    """The pairs of each user times d^-`user_exponent`, [n_users, n_items]; d is the sum of the user's weights.
+    """The weights of each user's pairs times d^-`user_exponent`, [n_users, n_items]. d is the sum of these weights.
 
-    Somebody who took everything says little of which items belong together.
+    A user who took very many items says little about which items belong together.
     """
     pairs = data.csr.astype(np.float64)
     return sp.diags(raised(np.asarray(pairs.sum(1)).ravel(), -user_exponent)) @ pairs
 
 
 def similarity_blocks(x: sp.csr_matrix, scale: Array, similar: Similar, device: torch.device) -> Iterator[Block]:
-    """S in blocks of rows, in order, with a zero diagonal. `scale` [n_items] is what `similar` needs of an item."""
+    """S in blocks of rows, in order, with a zero diagonal. `scale` [n_items] holds the numbers that `similar` takes."""
     scales = torch.from_numpy(scale).float().to(device)
     first = 0
     for block in gram_rows(x.astype(np.float32).tocsr(), device):

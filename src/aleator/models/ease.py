@@ -1,4 +1,4 @@
-"""EASE: the best linear item-item model, in closed form."""
+"""EASE: a linear item-item model in closed form."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from aleator.models.item_item import ItemItem, gram_rows
 from aleator.models.similarities import Block, dense_of
 from aleator.options import Between, Ranges
 
-_SMALL = 4096  # a catalogue of so many items is solved in float64, which costs little
-_ROWS = 1024
+_SMALL = 4096  # up to so many items the inverse is computed in float64, which costs little
+_ROWS = 1024  # rows of a block
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class EASE(ItemItem):
     """Embarrassingly shallow autoencoder (Steck, 2019): r_ui is what the rest of the history predicts for i.
 
-    S minimises |X - X S|^2 + l2 |S|^2 with a zero diagonal, where X holds the weights of the observed pairs. With
-    P = (X'X + l2 I)^-1 it is S = I - P diag(1 / P_ii): one inverse of [n_items, n_items].
+    The item-item matrix S minimises |X - X S|^2 + l2 |S|^2 with a zero diagonal, where X holds the weights of the
+    observed pairs. With P = (X'X + l2 I)^-1, it is S = I - P diag(1 / P_ii). That takes one inverse of
+    [n_items, n_items].
     """
 
-    l2: float = 300.0
+    l2: float = 300.0  # weight of the squared norm of the item-item matrix in the loss
 
     ranges: ClassVar[Ranges] = {"l2": Between(10.0, 5000.0, log=True)}
 
@@ -53,6 +54,7 @@ class EASE(ItemItem):
         return self._divided(self._inverse(dense_of(rows, n_items, device).table))
 
     def _divided(self, inverse: Tensor) -> Iterator[Block]:
+        """Blocks of rows of the transpose of S, from P."""
         first = 0
         for rows in pieces(inverse, _ROWS):
             block = rows / -rows.diagonal(first)[:, None]
@@ -61,7 +63,11 @@ class EASE(ItemItem):
             first += len(rows)
 
     def _inverse(self, gram: Tensor) -> Tensor:
-        """(gram + l2 I)^-1, by Cholesky: in float64 where that is cheap, or where float32 fails and there is room."""
+        """(gram + l2 I)^-1, by a Cholesky factorisation.
+
+        It is computed in float64 for a small catalogue. Otherwise it is computed in float32, and again in float64 if
+        that fails and memory allows it.
+        """
         gram.diagonal().add_(self.l2)
         kinds = [torch.float64 if len(gram) <= _SMALL else torch.float32]
         if 3 * 8 * len(gram) ** 2 <= free_memory(gram.device):
@@ -69,7 +75,7 @@ class EASE(ItemItem):
         for kind in kinds:
             root, failed = torch.linalg.cholesky_ex(gram.to(kind))
             if not int(failed):
-                del gram  # its room is needed
+                del gram  # its memory is needed
                 found: Tensor = torch.cholesky_inverse(root)
                 return found.float()
         raise AleatorError(f"an l2 of {self.l2:g} is too small for this data: X'X + l2 I is singular", "raise l2")

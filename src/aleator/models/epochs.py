@@ -1,4 +1,4 @@
-"""The options of models that Adam trains on batches of users, and the way from them to the one training loop."""
+"""Options of models that Adam trains on batches of users, and their use of the training loop."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from aleator.training.stop import Stop
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Epochs(Configurable):
-    """Training options. `batch_size` counts users; "auto" makes about `steps` steps an epoch."""
+    """Training options of models that are trained in epochs, with early stopping."""
 
-    lr: float = 1e-3
-    batch_size: int | Literal["auto"] = "auto"
-    max_epochs: int = 200
-    patience: int = 10  # checks without a better Recall@20
-    check_every: int = 2  # epochs
+    lr: float = 1e-3  # learning rate of Adam
+    batch_size: int | Literal["auto"] = "auto"  # users in a batch
+    max_epochs: int = 200  # largest number of epochs
+    patience: int = 10  # training stops after so many checks without a better Recall@20
+    check_every: int = 2  # epochs between two checks of the validation Recall@20
 
-    steps: ClassVar[int] = 64
+    steps: ClassVar[int] = 64  # about so many steps an epoch, if the batch size is "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +48,7 @@ class Epochs(Configurable):
         seed: int,
         weight_decay: float = 0.0,
     ) -> Log:
-        """Minimise `loss`, a sum over the users of a batch, in the parameters, in place."""
+        """Minimise `loss` in the parameters, in place. It is a sum over the users of a batch."""
         loop = Loop(
             max_epochs=self.max_epochs,
             batch_size=histories.batch_size(self.steps) if self.batch_size == "auto" else self.batch_size,
@@ -65,7 +65,7 @@ class Epochs(Configurable):
 
 
 def normal(*shapes: Sequence[int], seed: int, device: torch.device, spread: float = 0.01) -> list[Tensor]:
-    """Parameters to start from: N(0, spread^2) each, drawn by the seed."""
+    """Random parameters to start from, N(0, spread^2) each."""
     generator = torch.Generator().manual_seed(seed)
     drawn = [spread * torch.randn(tuple(shape), generator=generator) for shape in shapes]
     return [table.to(device) for table in drawn]

@@ -1,4 +1,4 @@
-"""Matrix factorisation with a latent exposure: a zero may mean that the user never saw the item."""
+"""ExpoMF: matrix factorisation with latent exposure. A zero may mean that the user never saw the item."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from aleator.training.loop import Loop
 from aleator.training.stop import Stop
 
 _STEPS = 3  # of conjugate gradients in an M-step, which starts from the factors of the step before
-_ROUNDS_FOR_NEW, _STEPS_FOR_NEW = 5, 10  # of EM for a newcomer, who has no factors to start from
+_ROUNDS_FOR_NEW, _STEPS_FOR_NEW = 5, 10  # rounds of EM and steps in each for a newcomer, whose factors start at 0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExpoMF(Model):
     """Matrix factorisation that infers who was exposed to which item (Liang et al., 2016).
 
-    Each item has a probability that a user is exposed to it. The label of an exposed pair is N(r_ui, 1 / `precision`),
-    and that of any other is 0. EM infers the exposure of the unobserved pairs. It then solves for the factors by least
-    squares weighted with the exposure, with priors N(0, 1 / `l2`), and updates the items' probabilities. These have a
-    Beta prior with mode `exposure`, which weighs `prior_weight` times as much as all users. r_ui = <x_u, y_i> is the
-    label to expect of somebody who is exposed.
+    Each item has a probability that a user is exposed to it. The label of an exposed pair is N(r_ui, 1 / `precision`).
+    The label of any other pair is 0. EM infers the exposure of the unobserved pairs. It then solves for the factors by
+    least squares weighted with the exposure, with priors N(0, 1 / `l2`), and updates the probabilities of the items.
+    These have a Beta prior with mode `exposure`, which weighs `prior_weight` times as much as all users. The score
+    r_ui = <x_u, y_i> is the expected label of an exposed pair.
     """
 
-    dim: int = 128
-    precision: float = 6.0
-    l2: float = 24.0
-    exposure: float = 0.2
-    prior_weight: float = 1.0
-    max_epochs: int = 100  # iterations of EM
-    patience: int = 10  # checks without a better Recall@20
-    check_every: int = 1  # iterations
+    dim: int = 128  # dimensions of the factors
+    precision: float = 6.0  # one over the variance of the label of an exposed pair
+    l2: float = 24.0  # one over the variance of the prior of the factors
+    exposure: float = 0.2  # mode of the prior of an item's exposure probability
+    prior_weight: float = 1.0  # weight of that prior, as a multiple of the number of users
+    max_epochs: int = 100  # largest number of EM iterations
+    patience: int = 10  # training stops after so many checks without a better Recall@20
+    check_every: int = 1  # iterations between two checks of the validation Recall@20
 
-    item_exposure: Tensor = field(init=False)  # [n_items]
+    item_exposure: Tensor = field(init=False)  # [n_items] exposure probabilities
 
     learned: ClassVar[tuple[str, ...]] = ("item_exposure",)
     ranges: ClassVar[Ranges] = {
@@ -83,7 +83,7 @@ class ExpoMF(Model):
         loop = Loop(
             max_epochs=self.max_epochs,
             batch_size=data.n_users,
-            lr=1.0,  # EM takes the steps
+            lr=1.0,  # not used: EM takes the steps
             device=self.torch_device,
             patience=self.patience,
             check_every=self.check_every,
@@ -93,11 +93,11 @@ class ExpoMF(Model):
         self.log = loop.minimise(self.loss, [users, items, self.item_exposure], self.histories, stop, em)
 
     def log_odds(self) -> Tensor:
-        """[n_items] of an unobserved pair with r_ui = 0 to have been exposed."""
+        """[n_items] the log-odds that an unobserved pair with r_ui = 0 is exposed."""
         return self.item_exposure.logit() + 0.5 * math.log(self.precision / (2 * math.pi))
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """-log of the posterior of all parameters with the exposures summed out, but for a constant."""
+        """The negative log posterior of all parameters, with the exposures summed out, up to a constant."""
         x, y, half = self.table.users[users.index], self.table.items, 0.5 * self.precision
         seen, unseen, odds = self.item_exposure.log(), (-self.item_exposure).log1p(), self.log_odds()
         mode, n = self.exposure, self.prior_weight * self.fitted.n_users
@@ -111,9 +111,10 @@ class ExpoMF(Model):
         return loss - len(x) * unseen.sum()
 
     def improve(self, x: Tensor, y: Tensor, rows: Histories, log_odds: Tensor, steps: int = _STEPS) -> Tensor:
-        """E-step for the pairs of all rows, and M-step for their factors `x`, in place. [n_rows] exposures expected.
+        """An E-step for the pairs of all rows, and an M-step for their factors `x` [n_rows, dim], in place.
 
-        y [n, dim] are the factors of the other side, and log_odds is [n] or [n_rows, 1].
+        y [n, dim] are the factors of the other side, and log_odds is [n] or [n_rows, 1]. Returns the expected number of
+        exposures of each row, [n_rows].
         """
         seen = torch.empty_like(x[:, 0])
         for index in pieces(torch.arange(len(x)), max(budget(x.device).expomf_pairs // len(y), 1)):
@@ -128,7 +129,7 @@ class ExpoMF(Model):
         return seen
 
     def fold_in(self, users: Users) -> Tensor:
-        """EM for each newcomer alone, unless a linear map is part of the factors."""
+        """Fold-in by EM for each newcomer. If a linear map is part of the factors, fold-in is a linear map too."""
         items = self.table.items
         if self.table.dim != self.dim:
             return super().fold_in(users)
@@ -139,18 +140,19 @@ class ExpoMF(Model):
 
 
 class EM:
-    """Takes the steps of the training loop: an E-step and an M-step for the items, then for the users."""
+    """The optimiser of the training loop: an E-step and an M-step for the items, then for the users."""
 
     def __init__(self, model: ExpoMF, by_item: Histories) -> None:
         self.model, self.by_item = model, by_item
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """There are no gradients."""
+        """Do nothing: there are no gradients."""
 
     def settle(self) -> None:
-        """Nothing is put off."""
+        """Do nothing: no updates are deferred."""
 
     def step(self) -> None:
+        """One iteration of EM."""
         model, prior = self.model, self.model.prior_weight
         users, items = model.table.users, model.table.items
         seen = model.improve(items, users, self.by_item, model.log_odds()[:, None]) / len(users)
@@ -159,21 +161,23 @@ class EM:
 
 
 def descend(x: Tensor, y: Tensor, weight: Tensor, target: Tensor, l2: float, steps: int) -> Tensor:
-    """`steps` of conjugate gradients from each row of x [B, dim] towards (Y' W Y + l2)^-1 target.
+    """Take `steps` steps of conjugate gradients from each row of x [B, dim] towards (Y' W Y + l2)^-1 target.
 
-    W is the diagonal of the row's weight [B, n], so a step costs two products of that shape and no matrix for each row.
+    W is the diagonal matrix of the row's `weight` [B, n]. A step costs two products with y, and no row needs a matrix of
+    its own.
     """
 
     def normal(v: Tensor) -> Tensor:
+        """(Y' W Y + l2) v."""
         return (v @ y.T).mul_(weight) @ y + l2 * v
 
-    left = target - normal(x)
-    way, size = left, left.square().sum(1, keepdim=True)
-    tiny = torch.finfo(x.dtype).tiny  # where a row is solved
+    residual = target - normal(x)
+    direction, size = residual, residual.square().sum(1, keepdim=True)
+    tiny = torch.finfo(x.dtype).tiny  # no division by 0 once a row is solved
     for _ in range(steps):
-        ahead = normal(way)
-        step = size / (way * ahead).sum(1, keepdim=True).clamp_min(tiny)
-        x, left = x + step * way, left - step * ahead
-        before, size = size, left.square().sum(1, keepdim=True)
-        way = left + size / before.clamp_min(tiny) * way
+        ahead = normal(direction)
+        step = size / (direction * ahead).sum(1, keepdim=True).clamp_min(tiny)
+        x, residual = x + step * direction, residual - step * ahead
+        before, size = size, residual.square().sum(1, keepdim=True)
+        direction = residual + size / before.clamp_min(tiny) * direction
     return x

@@ -1,4 +1,4 @@
-"""Factors of users and items, and those of newcomers, who are only a history."""
+"""Factors of users and items, and the fold-in of newcomers, who are only a history."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class FactorTable:
     def __init__(self, users: Tensor, items: Tensor) -> None:
         self.users = users  # [n_users, dim]
         self.items = items  # [n_items, dim]
-        self._newcomers: Tensor | None = None  # [dim + 1, dim] the map of `fold_in`, fitted when first needed
+        self._newcomers: Tensor | None = None  # [dim + 1, dim] the map of `fold_in`, fitted on first use
 
     @property
     def dim(self) -> int:
         return self.items.shape[1]
 
     def rows(self, users: Users, fold_in: Callable[[Users], Tensor]) -> Tensor:
-        """[B, dim] the factors of a batch. `fold_in` makes those of newcomers from their histories."""
+        """[B, dim] the factors of a batch. `fold_in` computes those of newcomers."""
         new = users.index < 0
         if users.trained or not bool(new.any()):
             return self.users[users.index]
@@ -34,7 +34,7 @@ class FactorTable:
     def fold_in(self, users: Users, histories: Histories) -> Tensor:
         """[B, dim] factors of newcomers, by a linear map of the summed item factors of their histories.
 
-        The map is the one that fits the factors of the users in `histories` best.
+        The map is fitted to the factors of the users in `histories`.
         """
         if self._newcomers is None:
             everyone = (histories.host_size > 0).nonzero().squeeze(1)
@@ -51,7 +51,7 @@ class FactorTable:
         return solved.to(self.users)
 
     def summed(self, users: Users) -> Tensor:
-        """[B, dim + 1] the item factors of each history, summed and divided by the root of its size, and a one."""
+        """[B, dim + 1] the sum of each history's item factors, divided by the root of its size, and a column of 1."""
         scale = users.size.clamp_min(1).to(self.items.dtype).rsqrt()
         summed = history_sum(self.items, users, scale[users.row])
         return torch.cat([summed, summed.new_ones(len(users), 1)], 1)
@@ -63,5 +63,5 @@ class FactorTable:
         self.items = torch.cat([self.items, torch.ones_like(self.items[:, :1])], 1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is saved."""
+        """The tensors to save, by name."""
         return {"user_factors": self.users, "item_factors": self.items}

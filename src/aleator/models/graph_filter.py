@@ -1,4 +1,4 @@
-"""A low-pass filter on the graph of items, without training."""
+"""GraphFilter: a low-pass filter on the graph of items, without training."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from aleator.options import Between, Ranges
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GraphFilter(ItemItem):
-    """Normalised item graph: S = (R~'R~)^power, elementwise, with R~ = D_u^-user_exponent R D_i^-item_exponent.
+    """A normalised item graph: S = (R~'R~)^power, elementwise, with R~ = D_u^-user_exponent R D_i^-item_exponent.
 
-    D_u and D_i hold the degrees of users and items. r_ui is what the history passes on to i, calibrated to the label's
-    scale. Exponents of 0.5 and power 1 give the linear low-pass filter of GF-CF (Shen et al., 2021). The power is that
-    of Turbo-CF (Park et al., 2024). A higher `item_exponent` lifts rare items.
+    D_u and D_i hold the degrees of users and items. r_ui is the sum of S_ji over the history, calibrated to the label's
+    scale. Exponents of 0.5 and a power of 1 give the linear low-pass filter of GF-CF (Shen et al., 2021). The power is
+    from Turbo-CF (Park et al., 2024).
     """
 
-    user_exponent: float = 0.5
-    item_exponent: float = 0.6
-    power: float = 0.8
+    user_exponent: float = 0.5  # exponent of the degrees of users; a higher one gives less weight to long histories
+    item_exponent: float = 0.6  # exponent of the degrees of items; a higher one lifts rare items
+    power: float = 0.8  # elementwise power of the graph
 
     ranges: ClassVar[Ranges] = {
         "user_exponent": Between(0.2, 0.8),
@@ -47,5 +47,5 @@ class GraphFilter(ItemItem):
         return similarity_blocks(x, raised(degree, -self.item_exponent), self.similar, self.torch_device)
 
     def similar(self, together: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        """The filtered graph, from the scaled degrees of the two items."""
+        """Entries of S, from entries of X'X and the scaled degrees of the two items."""
         return (together * one * other).pow_(self.power)

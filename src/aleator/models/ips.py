@@ -1,4 +1,4 @@
-"""Matrix factorisation with observed pairs weighted by the inverse of their item's propensity."""
+"""IPS: matrix factorisation with observed pairs weighted by the inverse propensity of their item."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from aleator.training.stop import Stop
 class IPS(MF):
     """Matrix factorisation by inverse propensity scoring (Schnabel et al., 2016; Saito et al., 2020).
 
-    The propensity of an item that n_i users took is p_i = (n_i / max n)^`power`. An observed pair weighs 1 / p_i in MF's
-    objective, so pairs of rarely seen items count for more. `clip` is the smallest propensity, which bounds the weights.
-    `self_normalise` divides the weights by their mean over the observed pairs. Observed pairs as a whole then weigh as
-    much as in MF. The score r_ui = <x_u, y_i> means the same as MF's.
+    The propensity of an item that n_i users took is p_i = (n_i / max n)^`power`. An observed pair has the weight 1 / p_i
+    in the objective of `MF`, so pairs of rare items count more. r_ui = <x_u, y_i> means the same as in `MF`.
     """
 
-    power: float = 0.5
-    clip: float | None = None
-    self_normalise: bool = True
+    power: float = 0.5  # exponent of the popularity in the propensity
+    clip: float | None = None  # smallest propensity, which bounds the weights; None for no bound
+    self_normalise: bool = True  # whether to divide the weights by their mean over the observed pairs
 
-    inverse_propensity: Tensor = field(init=False)  # [n_items] what an observed pair weighs
+    inverse_propensity: Tensor = field(init=False)  # [n_items] the weight of an observed pair
 
     learned: ClassVar[tuple[str, ...]] = ("inverse_propensity",)
-    trains_jointly: ClassVar[bool] = False  # its weights are not those of the joint loss
+    trains_jointly: ClassVar[bool] = False  # the joint loss has other weights
     ranges: ClassVar[Ranges] = {
         **MF.ranges,
         "power": Between(0.1, 1.0),

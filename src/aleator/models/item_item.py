@@ -1,4 +1,4 @@
-"""Models that score by an item-item matrix: what the items of a history say of another item."""
+"""Models that score by an item-item matrix: the similarities of an item to the items of a history."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from aleator.progress import progress
 from aleator.training.stop import Stop
 
 Neighbours = int | Literal["auto"]
-_STANDARD = (4096, 2048, 1024, 512, 256, 128, 64)  # neighbours, where memory decides how many
-_ENTRY = 24  # bytes of an entry of a sparse matrix while it is put together
-_EACH = 1 << 18  # sums of one user, on average, up to which all items of a batch are summed for its pairs
+_STANDARD = (4096, 2048, 1024, 512, 256, 128, 64)  # numbers of neighbours to try, if memory is short
+_ENTRY = 24  # bytes of an entry of a sparse matrix while it is built
+_EACH = 1 << 18  # if history size x items is at most this, scores of all items are as quick as those of the pairs
 
 
 class _Last(NamedTuple):
-    """A batch, by weak references, and its sums of all items."""
+    """The sums of all items for a batch. The batch is known by weak references to its tensors."""
 
     item: weakref.ref[Tensor]
     weight: weakref.ref[Tensor]
@@ -38,15 +38,14 @@ class _Last(NamedTuple):
 
 
 class ItemTable:
-    """Scores of histories: rows of an item-item matrix summed, plus a level.
+    """Scores of histories: the sum of rows of an item-item matrix, plus a constant (`level`).
 
-    The sums of the last batch are remembered until it is gone: an estimator asks for all columns of a batch, part by
-    part.
+    The sums of the last batch are kept until the batch is deleted, since an estimator asks for its columns part by part.
     """
 
     def __init__(self, store: Dense | Sparse, level: float = 0.0) -> None:
         self.store = store
-        self.level = level  # what is added to every score
+        self.level = level  # added to every score
         self._last: _Last | None = None
 
     def block(self, users: Users, items: Tensor | None = None) -> Tensor:
@@ -59,20 +58,20 @@ class ItemTable:
         return (whole if items is None else whole[:, items]) + self.level
 
     def pairs(self, users: Users) -> Tensor:
-        """The same for each item of each history, [n]."""
+        """Scores of each item of each history, [n]."""
         on_gpu = isinstance(self.store, Dense) and self.store.table.is_cuda
         if on_gpu or len(users.item) * self.store.n_items <= len(users) * _EACH:
-            return self._sums(users)[users.row, users.item] + self.level  # all are as quick as one user at a time
+            return self._sums(users)[users.row, users.item] + self.level
         return self.store.pairs(users) + self.level
 
     def absorb(self, line: Map) -> None:
-        """Make a linear map of the scores part of the matrix: a block is then ready as it is summed."""
+        """Make a linear map of the scores part of the matrix and the level."""
         self.level, top = line.y.tolist()
         self.store.scale(top - self.level)
         self._forget()
 
     def _sums(self, users: Users) -> Tensor:
-        """The sums of all items, which are remembered; not to be written into."""
+        """The sums of all items, which are kept. The caller must not overwrite them."""
         sums = self._remembered(users)
         if sums is None:
             sums = self.store.block(users)
@@ -80,6 +79,7 @@ class ItemTable:
         return sums
 
     def _remembered(self, users: Users) -> Tensor | None:
+        """The kept sums, if they are those of this batch."""
         last = self._last
         if last is None or last.item() is not users.item or last.weight() is not users.weight:
             return None
@@ -89,12 +89,12 @@ class ItemTable:
         self._last = None
 
     def about(self) -> dict[str, Any]:
-        """What is saved beside the tensors."""
+        """What to save beside the tensors."""
         return {"level": self.level, "dense": isinstance(self.store, Dense)}
 
     @classmethod
     def restore(cls, about: dict[str, Any], tensors: dict[str, Tensor], device: torch.device) -> ItemTable:
-        """From what was saved. A matrix that was dense is dense again where it fits."""
+        """A table from what was saved. A matrix that was dense is dense again if it fits in memory."""
         if "table" in tensors:
             return cls(Dense(tensors["table"]), about["level"])
         store = Sparse(*(tensors[name] for name in ("start", "column", "value")))
@@ -104,19 +104,19 @@ class ItemTable:
 
 
 class Room(NamedTuple):
-    """How an item-item matrix is stored: dense or sparse, with how many neighbours (None for all), and a note."""
+    """How to store an item-item matrix."""
 
     dense: bool
-    neighbours: int | None
-    note: str | None = None
+    neighbours: int | None  # None for all
+    note: str | None = None  # says that memory limits the neighbours
 
 
 def make_room(neighbours: Neighbours, entries: int, n_items: int, device: torch.device) -> Room:
-    """How to store up to `entries` numbers other than 0. Half of the free memory may be taken."""
+    """How to store a matrix with up to `entries` nonzero entries. It may take half of the free memory."""
     most = entries if neighbours == "auto" else min(entries, neighbours * n_items)
     room = free_memory(device) // 2
     dense = 4 * n_items**2 <= room and most >= budget(device).dense_share * n_items**2
-    room = min(room, free_memory(torch.device("cpu")) // 2)  # the host puts sparse matrices together
+    room = min(room, free_memory(torch.device("cpu")) // 2)  # sparse matrices are built on the host
     if dense or _ENTRY * most <= room:
         return Room(dense, None if neighbours == "auto" else neighbours)
     fits = next((n for n in _STANDARD if _ENTRY * n * n_items <= room), 0)
@@ -130,7 +130,7 @@ def make_room(neighbours: Neighbours, entries: int, n_items: int, device: torch.
 
 
 def make_table(blocks: Iterator[Block], room: Room, n_items: int, device: torch.device, label: str) -> ItemTable:
-    """The table of a matrix that comes in blocks of rows of its transpose."""
+    """The table of an item-item matrix, from blocks of rows of its transpose."""
     with progress(f"{label}: similarities", n_items) as shown:
 
         def kept() -> Iterator[Block]:
@@ -143,19 +143,19 @@ def make_table(blocks: Iterator[Block], room: Room, n_items: int, device: torch.
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ItemItem(Model):
-    """r_ui = sum of w_uj S_ji over the history, calibrated to the label's scale; S_ii is 0.
+    """r_ui = the sum of w_uj S_ji over the items j of the history, calibrated to the label's scale. S_ii is 0.
 
-    The score of an observed pair owes nothing to that pair in the history. Newcomers are scored by their history, like
-    everybody. `neighbours` is how many items j each item i is scored from: those with the strongest S_ji, and all that
-    equal the last of them. "auto" takes all of them, or as many as fit in memory. A note then says so, and `kept` holds
-    their number.
+    An observed pair adds nothing to its own score. A newcomer gets the same scores as a user with the same history.
+
+    Each item i is scored from the `neighbours` items j with the strongest S_ji, and from all that tie with the last of
+    them. "auto" takes all items, or as many as fit in memory. A note then says so, and `kept` holds their number.
     """
 
-    neighbours: Neighbours = "auto"
-    calibrate: Calibrate = "linear"
+    neighbours: Neighbours = "auto"  # strongest similarities to keep for each item; "auto" keeps what memory allows
+    calibrate: Calibrate = "linear"  # map of raw scores onto the label's scale
 
     similarities: ItemTable | None = field(default=None, init=False)
-    kept: int | None = field(default=None, init=False)  # neighbours; None for all
+    kept: int | None = field(default=None, init=False)  # number of neighbours; None for all
 
     facts: ClassVar[tuple[str, ...]] = ("kept",)
 
@@ -166,15 +166,15 @@ class ItemItem(Model):
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
-        """S by items to be scored: blocks of rows of its transpose, in order, which may be overwritten."""
+        """Blocks of rows of the transpose of S, in order. The caller may overwrite them."""
 
     def most_entries(self) -> int:
-        """How many numbers of S can differ from 0: pairs of items that somebody took both."""
+        """An upper bound on the nonzero entries of S: pairs of items that a user took both of."""
         sizes = self.histories.host_size
         return min(int(sizes.square().sum()), self.fitted.n_items**2)
 
     def learn(self, stop: Stop) -> None:
-        self.similarities, self.notes = None, []  # the old matrix makes room for the new one
+        self.similarities, self.notes = None, []  # free the memory of the old matrix
         blocks = self.blocks()
         room = make_room(self.neighbours, self.most_entries(), self.fitted.n_items, self.torch_device)
         if room.note is not None:
@@ -185,6 +185,7 @@ class ItemItem(Model):
 
     @property
     def _fitted_table(self) -> ItemTable:
+        """The item-item matrix, once it is learned."""
         assert self.similarities is not None, "it is fitted"
         return self.similarities
 
@@ -195,7 +196,7 @@ class ItemItem(Model):
         return self._fitted_table.pairs(users)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """With a zero diagonal a pair has no part in its own score. S was learned from the pair all the same."""
+        """The diagonal of S is zero, so a pair adds nothing to its own score. But S was learned from the pair too."""
         return self.score_pairs(users)
 
     def absorb_map(self) -> None:
@@ -217,7 +218,7 @@ class ItemItem(Model):
 
 
 def gram_rows(x: sp.csr_matrix, device: torch.device) -> Iterator[Block]:
-    """X'X of x [n_users, n_items] in blocks of rows, in order: dense on a GPU, sparse elsewhere."""
+    """X'X of x [n_users, n_items] in blocks of rows, in order. Blocks are dense on a GPU and sparse elsewhere."""
     by_item = x.T.tocsr()
     rows = Histories(by_item, device)
     step = max(budget(device).gram_numbers // max(x.shape), 1)
@@ -227,7 +228,7 @@ def gram_rows(x: sp.csr_matrix, device: torch.device) -> Iterator[Block]:
 
 
 def gram_block(rows: Histories, first: int, last: int) -> Tensor:
-    """Rows first..last of X'X, [last - first, n_items], where `rows` are those of X'."""
+    """The rows from `first` up to `last` of X'X, [last - first, n_items]. `rows` holds the rows of X'."""
     some = rows.batch(torch.arange(first, last))
     table = torch.zeros((rows.n_items, last - first), device=rows.device)
     table[some.item, some.row] = some.weight

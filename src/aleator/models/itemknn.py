@@ -1,4 +1,4 @@
-"""Nearest neighbours among the items."""
+"""ItemKNN: nearest neighbours among the items."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from aleator.options import Among, Between, Ranges
 class ItemKNN(ItemItem):
     """Item-based nearest neighbours (Sarwar et al., 2001; Deshpande and Karypis, 2004).
 
-    r_ui is the similarity of i to the items of the history, summed and calibrated to the label's scale. It is near 0
-    where the user took none of the `neighbours` of i. S_ij = n_ij / (sqrt(n_i n_j) + shrink), where n_ij users took both
-    and n_i took i: the cosine, lower where few users speak for it. A user with a history of size d counts
-    d^(-2 user_exponent), scaled so that a pair counts 1 on average.
+    r_ui is the sum of the similarities of i to the items of the history, calibrated to the label's scale. It is near 0 if
+    the user took none of the `neighbours` of i. The similarity is S_ij = n_ij / (sqrt(n_i n_j) + shrink), where n_ij
+    users took both items and n_i took i. It is the cosine, lowered if few users took both. A user with a history of size
+    d counts d^(-2 user_exponent), scaled so that a pair counts 1 on average.
     """
 
-    neighbours: Neighbours = 200
-    shrink: float = 10.0
-    user_exponent: float = 0.25
+    neighbours: Neighbours = 200  # strongest similarities to keep for each item
+    shrink: float = 10.0  # shrinks similarities that rest on few users
+    user_exponent: float = 0.25  # exponent of the history size; a higher one gives less weight to long histories
 
     ranges: ClassVar[Ranges] = {
         "neighbours": Among(25, 50, 100, 200, 400, 800),
@@ -49,6 +49,6 @@ class ItemKNN(ItemItem):
         return similarity_blocks(x, norm, self.similar, self.torch_device)
 
     def similar(self, together: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        """The shrunken cosine, from the norms of the two items."""
-        tiny = torch.finfo(together.dtype).tiny  # an item that nobody took is similar to none
+        """The shrunken cosine, from entries of X'X and the norms of the two items."""
+        tiny = torch.finfo(together.dtype).tiny  # the similarities of an item that no user took are 0
         return together / (one * other + self.shrink).clamp_min(tiny)

@@ -1,4 +1,4 @@
-"""LightGCN: factors that are smoothed over the graph of users and items."""
+"""LightGCN: embeddings that are smoothed over the graph of users and items."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from aleator.training.stop import Stop
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LightGCN(Epochs, Model):
-    """r_ui = <x_u, y_i>, where factors are embeddings that were smoothed over the graph of pairs (He et al., 2020).
+    """r_ui = <x_u, y_i>, where factors are embeddings that are smoothed over the graph of pairs (He et al., 2020).
 
-    A step over the graph gives a vertex the normalised sum of its neighbours. A factor is the mean of the embedding and
-    of what 1 to `layers` steps make of it. The AUR paper trains it by squared error + l2 |e|^2 of the embeddings, and
-    so does this class. r_ui is near 0 for a pair that is not expected and near 1 for one that is.
+    A step over the graph gives each vertex the normalised sum of its neighbours. A factor is the mean of the embedding
+    and of the results of 1 to `layers` steps. As in the AUR paper, the loss is the squared error + l2 |e|^2 of the
+    embeddings. r_ui is near 0 for a pair that is not expected and near 1 for one that is.
     """
 
-    dim: int = 128
-    layers: int = 3
-    l2: float = 0.1
-    lr: float = 2e-3
-    max_epochs: int = 400
-    check_every: int = 5
-    negatives: Negatives = "all"
+    dim: int = 128  # dimensions of the embeddings
+    layers: int = 3  # steps over the graph
+    l2: float = 0.1  # weight of the squared norms of the embeddings in the loss
+    lr: float = 2e-3  # learning rate of Adam
+    max_epochs: int = 400  # largest number of epochs
+    check_every: int = 5  # epochs between two checks of the validation Recall@20
+    negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
-    embeddings: tuple[Tensor, Tensor] = field(init=False)  # of users and items, [n, dim]
-    graph: Graph = field(init=False)  # neither is saved: scores need only the factors
+    embeddings: tuple[Tensor, Tensor] = field(init=False)  # of users and items, [n, dim]; not saved
+    graph: Graph = field(init=False)  # not saved: scores need only the factors
 
     trains_jointly: ClassVar[bool] = True
     weighs_negatives: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class LightGCN(Epochs, Model):
         self.table = FactorTable(*self.graph.propagate(*self.embeddings, self.layers))
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch, with the batch's share of the items' penalty."""
+        """The objective summed over a batch. The penalty of the items counts by the batch's share of the users."""
         x, y = self.graph.propagate(*self.embeddings, self.layers)
         theirs, items = self.embeddings[0].index_select(0, users.index), self.embeddings[1]
         penalty = theirs.square().sum() + items.square().sum() * (len(users) / self.fitted.n_users)

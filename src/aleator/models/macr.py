@@ -1,4 +1,4 @@
-"""Matching, popularity and conformity learned side by side, and what popularity brings by itself taken off."""
+"""MACR: learn matching, popularity and conformity side by side, then subtract the effect of popularity alone."""
 
 from __future__ import annotations
 
@@ -30,30 +30,31 @@ _WEIGHTS = Among(1e-5, 1e-4, 1e-3, 1e-2)
 class MACR(Epochs, Model):
     """Model-agnostic counterfactual reasoning (Wei et al., 2021).
 
-    It learns three things side by side: how a pair matches, m_ui = <x_u, y_i>; how popular the item is, b_i = <w, y_i>;
-    and how easily the user takes anything, a_u = <v, x_u>. Their product m_ui sigmoid(b_i) sigmoid(a_u) tells observed
-    pairs from drawn ones by binary cross-entropy. The loss adds the cross-entropy of b_i times `item_weight`, that of
-    a_u times `user_weight`, and l2 times the squared norms of BPR's triples.
+    It learns three things side by side. m_ui = <x_u, y_i> says how well a pair matches. b_i = <w, y_i> says how popular
+    the item is. a_u = <v, x_u> says how easily the user takes any item (conformity). The product m_ui sigmoid(b_i)
+    sigmoid(a_u) is trained to tell observed pairs from negatives, by binary cross-entropy. The loss adds the
+    cross-entropy of b_i times `item_weight`, that of a_u times `user_weight`, and l2 times the squared norms of BPR's
+    triples.
 
-    The score subtracts what the pair would get if all pairs matched alike: (m_ui - `reference`) sigmoid(b_i)
-    sigmoid(a_u). It is then calibrated to the label's scale. A higher reference recommends less popular items. With
-    `backbone="lightgcn"`, x and y are first smoothed over the graph of the pairs (He et al., 2020).
+    The score subtracts what the pair would get if all pairs matched equally well. It is (m_ui - `reference`)
+    sigmoid(b_i) sigmoid(a_u), calibrated to the label's scale. With `backbone="lightgcn"`, x and y are first smoothed
+    over the graph of the pairs (He et al., 2020).
     """
 
-    backbone: Literal["mf", "lightgcn"] = "mf"
-    layers: int = 2  # of lightgcn
-    item_weight: float = 1e-2
-    user_weight: float = 1e-3
-    reference: float = 15.0
-    draws: int = 8  # unobserved items for each pair: more of them are slower and less noisy
-    l2: float = 3e-3  # less, as 1e-4, for lightgcn
-    dim: int = 64
-    lr: float = 5e-3
-    max_epochs: int = 400
-    check_every: int = 5
-    calibrate: Calibrate = "linear"
+    backbone: Literal["mf", "lightgcn"] = "mf"  # factors alone, or factors smoothed over the graph
+    layers: int = 2  # steps over the graph, with backbone "lightgcn"
+    item_weight: float = 1e-2  # weight of the popularity's cross-entropy in the loss
+    user_weight: float = 1e-3  # weight of the conformity's cross-entropy in the loss
+    reference: float = 15.0  # subtracted from the matching; a higher one recommends less popular items
+    draws: int = 8  # negatives for each observed pair; more of them are slower and less noisy
+    l2: float = 3e-3  # weight of the squared norms in the loss; take less for lightgcn, such as 1e-4
+    dim: int = 64  # dimensions of the factors
+    lr: float = 5e-3  # learning rate of Adam
+    max_epochs: int = 400  # largest number of epochs
+    check_every: int = 5  # epochs between two checks of the validation Recall@20
+    calibrate: Calibrate = "linear"  # map of raw scores onto the label's scale
 
-    tables: list[Tensor] = field(init=False)  # of users, items, and the directions v and w: scores do not need them
+    tables: list[Tensor] = field(init=False)  # of users, items, and the directions v and w; scores do not need them
     graph: Graph | None = field(default=None, init=False)
 
     steps: ClassVar[int] = 32
@@ -86,7 +87,7 @@ class MACR(Epochs, Model):
         require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         for name in ("item_weight", "user_weight", "l2"):
             value = getattr(self, name)
-            require(value >= 0, f"{name} is {value}", f"give an {name} of at least 0")
+            require(value >= 0, f"{name} is {value}", "give a weight of at least 0")
 
     def unused(self) -> Mapping[str, str]:
         of_layers = {} if self.backbone == "lightgcn" else {"layers": "with backbone mf"}
@@ -103,7 +104,7 @@ class MACR(Epochs, Model):
         self.log = self.minimise(self.loss, self.tables, self.histories, stop, seed=self.seed)
 
     def matching(self) -> tuple[Tensor, Tensor]:
-        """[n_users, dim] and [n_items, dim] factors whose products are m."""
+        """[n_users, dim] and [n_items, dim], whose inner products are m."""
         x, y = self.tables[:2]
         return (x, y) if self.graph is None else self.graph.propagate(x, y, self.layers)
 

@@ -1,4 +1,4 @@
-"""Matrix factorisation, by alternating least squares or by Adam."""
+"""MF: matrix factorisation, by alternating least squares (ALS) or by Adam."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ class MF(Epochs, Model):
     It minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2). The weight w is 1 on observed pairs (times their weight)
     and `mu` on the others (Hu, Koren and Volinsky, 2008).
 
-    `solver="als"` solves one side at a time, `iterations` times. `solver="adam"` takes gradient steps with early
-    stopping. An option of the other solver is refused.
+    `solver="als"` (alternating least squares) solves for users and items in turn. `solver="adam"` takes gradient steps
+    with early stopping. Options of the other solver are refused: `iterations` belongs to ALS, and the training options
+    and `negatives` to Adam.
     """
 
-    dim: int = 128
-    l2: float = 0.005
-    solver: Literal["als", "adam"] = "als"
-    iterations: int = 15  # of ALS
-    lr: float = 2e-3
-    negatives: Negatives = "all"
+    dim: int = 128  # dimensions of the factors
+    l2: float = 0.005  # weight of the squared norms of the factors in the loss
+    solver: Literal["als", "adam"] = "als"  # alternating least squares, or gradient steps by Adam
+    iterations: int = 15  # iterations of alternating least squares
+    lr: float = 2e-3  # learning rate of Adam
+    negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
-    solved_by: str | None = field(default=None, init=False)  # "implicit", "torch" or "adam"
+    solved_by: str | None = field(default=None, init=False)  # "implicit" or "torch" (ALS), or "adam"
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
@@ -95,7 +96,7 @@ class MF(Epochs, Model):
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
 
-        # implicit puts c = 1 / mu on observed pairs and 1 on the others: our objective divided by mu
+        # implicit puts weight 1 / mu on observed pairs and 1 on the others: that is our objective divided by mu
         with progress("MF by ALS", self.iterations) as shown, threadpool_limits(1, "blas"):
             als = AlternatingLeastSquares(
                 factors=self.dim,
@@ -108,7 +109,7 @@ class MF(Epochs, Model):
         self._finish_als(torch.from_numpy(als.item_factors).to(self.torch_device), "implicit")
 
     def _by_als_in_torch(self) -> None:
-        """The same alternation on a GPU, by batched Cholesky factorisations."""
+        """Alternating least squares on a GPU, by batched Cholesky factorisations."""
         generator = torch.Generator(self.torch_device).manual_seed(self.seed)
         shape = (self.fitted.n_items, self.dim)
         items = 0.01 * torch.rand(shape, generator=generator, device=self.torch_device)
@@ -121,22 +122,22 @@ class MF(Epochs, Model):
         self._finish_als(items, "torch")
 
     def _finish_als(self, items: Tensor, solver: str) -> None:
-        """Solve the users once more: a user and a newcomer with the same history then get the same scores."""
+        """Solve for the users once more. A user and a newcomer with the same history then get the same scores."""
         self.table = FactorTable(least_squares(items, self._rows(), self.mu, self.l2), items)
         self.solved_by, self.log = solver, Log(self.iterations)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
-        """[n] the weights of observed pairs in the loss, from their items and their weights in the data."""
+        """[n] the weights of observed pairs in the loss, from their items and from their weights in the data."""
         return weight
 
     def _rows(self, users: Users | None = None) -> Histories:
-        """The observed pairs of everybody, or of a batch, with the weights that they have in the loss."""
+        """The observed pairs of all users, or of a batch, with the weights that they have in the loss."""
         rows = copy.copy(self.histories) if users is None else Histories.of_users(users, self.fitted.n_items)
         rows.weight = self.pair_weight(rows.item, rows.weight)
         return rows
 
     def _matrix(self) -> sp.csr_matrix:
-        """Those of everybody, on the host."""
+        """The observed pairs of all users, with the weights that they have in the loss, on the host."""
         csr, weight = self.fitted.csr, self._rows().weight.cpu().numpy()
         return sp.csr_matrix((weight, csr.indices, csr.indptr), shape=csr.shape)
 
@@ -152,7 +153,7 @@ class MF(Epochs, Model):
         return [self.table.users, self.table.items]
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch, with the batch's share of the items' penalty."""
+        """The objective summed over a batch. The penalty of the items counts by the batch's share of the users."""
         users = replace(users, weight=self.pair_weight(users.item, users.weight))
         table, share, mean = self.table, len(users) / self.fitted.n_users, 1 / len(users)
         x, y = table.users.index_select(0, users.index), table.items
@@ -160,7 +161,7 @@ class MF(Epochs, Model):
             penalty = x.square().sum() + y.square().sum() * share
             error = squared_error(x, y, users, self.mu, negatives=self.negatives, draw=generator)
             return error + self.l2 * penalty
-        # gradients by hand, of the mean over the users: autograd would pass over the tables several times
+        # The gradients are computed by hand, for the mean over users. Autograd would read the tables several times.
         found = squares_by_hand(x, y, users, self.mu, l2=(self.l2, self.l2 * share), scale=mean)
         table.users.grad = torch.zeros_like(table.users).index_copy_(0, users.index, found.x)
         table.items.grad = found.y
@@ -170,17 +171,17 @@ class MF(Epochs, Model):
 
     @property
     def _calibrated(self) -> bool:
-        """Whether a linear map is part of the factors, which then no longer minimise the loss."""
+        """Whether a linear map is part of the factors. They then no longer minimise the loss."""
         return self.table.dim != self.dim
 
     def fold_in(self, users: Users) -> Tensor:
-        """Least squares for each newcomer, unless the factors are calibrated."""
+        """Fold-in by least squares for each newcomer. If the factors are calibrated, it is a linear map instead."""
         if self._calibrated:
             return super().fold_in(users)
         return least_squares(self.table.items, self._rows(users), self.mu, self.l2)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """In closed form, for the least squares of a user."""
+        """The closed form of least squares without one pair of the user."""
         if self.solver != "als" or self._calibrated:
             return None
         found = leave_one_out(self.table.items, self._rows(users), self.mu, self.l2)

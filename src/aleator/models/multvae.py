@@ -18,29 +18,26 @@ from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
 from aleator.training.stop import Stop
 
-_LARGEST = 10.0  # log-variance: beyond it exp is of no use, and in time overflows
+_LARGEST = 10.0  # largest log-variance, so that exp does not overflow
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MultVAE(Epochs, Model):
     """A variational autoencoder of histories (Liang et al., 2018): `hidden` units, a Gaussian in `dim`, `hidden` units.
 
-    The last layer is an inner product, r_ui = <[h_u, 1], [w_i, b_i]>. The AUR paper trains it by squared error instead of
-    a multinomial likelihood. r_ui is near 0 for a pair that is not expected and near 1 for one that is. A user is only a
-    history here, so a newcomer gets the same scores as a user with that history.
-
-    `sample` draws from the Gaussian in training; scores take its mean. `kl` is the weight of its divergence from the
-    standard Gaussian. `dropout` is the share of a history that is left out in training.
+    The last layer is an inner product, r_ui = <[h_u, 1], [w_i, b_i]>. As in the AUR paper, the loss is the squared
+    error instead of a multinomial likelihood. r_ui is near 0 for a pair that is not expected and near 1 for one that is.
+    The model sees a user only by the history. So a newcomer gets the same scores as a user with the same history.
     """
 
-    hidden: int = 1024
-    dim: int = 512
-    dropout: float = 0.0
-    sample: bool = True
-    kl: float = 0.0
-    weight_decay: float = 1.0
-    lr: float = 5e-4  # at 2e-3 all units may saturate, and stay so
-    negatives: Negatives = "all"
+    hidden: int = 1024  # units of the hidden layers
+    dim: int = 512  # dimensions of the latent Gaussian
+    dropout: float = 0.0  # share of the history items that are dropped in training
+    sample: bool = True  # whether to draw from the Gaussian in training; scores take its mean
+    kl: float = 0.0  # weight of the divergence from the standard Gaussian in the loss
+    weight_decay: float = 1.0  # weight decay of AdamW
+    lr: float = 5e-4  # learning rate of AdamW; at 2e-3 all units may saturate for good
+    negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
     encoder: Tensor = field(init=False)  # [n_items + 1, hidden]: the last row is the bias, as in the next two
     gaussian: Tensor = field(init=False)  # [hidden + 1, 2 dim]: to the mean and the log-variance
@@ -80,7 +77,9 @@ class MultVAE(Epochs, Model):
         n_items, hidden, dim = self.fitted.n_items, self.hidden, self.dim
         shapes = (n_items, hidden), (hidden, 2 * dim), (dim, hidden), (n_items, hidden)
         drawn = normal(*shapes, seed=self.seed, device=self.torch_device, spread=1.0)
-        encoder, gaussian, decoder, items = (table * math.sqrt(2 / sum(table.shape)) for table in drawn)  # Xavier's
+        encoder, gaussian, decoder, items = (
+            table * math.sqrt(2 / sum(table.shape)) for table in drawn
+        )  # Xavier initialisation
         self.encoder, self.gaussian, self.decoder = (
             torch.cat([table, torch.zeros_like(table[:1])]) for table in (encoder, gaussian, decoder)
         )
@@ -106,14 +105,17 @@ class MultVAE(Epochs, Model):
         return error + self.kl * divergence
 
     def _encode(self, users: Users, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance [B, dim] of each history, a vector of length 1; `keep` [n] weighs its items."""
+        """Mean and log-variance of each history, [B, dim] each. `keep` [n] multiplies the weights of its items.
+
+        The input is the multi-hot history, scaled to length 1.
+        """
         share = users.size.clamp_min(1).to(self.encoder.dtype).rsqrt()[users.row]
         summed = history_sum(self.encoder, users, share if keep is None else share * keep)
         mean, log_variance = _layer(torch.tanh(summed + self.encoder[-1]), self.gaussian).chunk(2, 1)
         return mean, log_variance.clamp_max(_LARGEST)
 
     def _decode(self, z: Tensor) -> Tensor:
-        """[B, hidden + 1] the factors of users at z."""
+        """[B, hidden + 1] the factors of users, from latent vectors z [B, dim]."""
         h = torch.tanh(_layer(z, self.decoder))
         return torch.cat([h, torch.ones_like(h[:, :1])], 1)
 
@@ -122,4 +124,5 @@ class MultVAE(Epochs, Model):
 
 
 def _layer(x: Tensor, table: Tensor) -> Tensor:
+    """A linear layer. The last row of `table` is the bias."""
     return torch.addmm(table[-1], x, table[:-1])

@@ -1,4 +1,4 @@
-"""Probabilistic matrix factorisation: a Gaussian around a logistic score, and Gaussian priors on the factors."""
+"""PMF: probabilistic matrix factorisation, with a Gaussian around a logistic score and Gaussian priors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class PMF(Epochs, Model):
     The weight w is 1 on observed pairs (times their weight) and `mu` on the others.
     """
 
-    dim: int = 128
-    noise_variance: float = 1.0
-    user_variance: float = 3.0
-    item_variance: float = 3.0
-    mu: float = 0.03
-    lr: float = 1e-2
+    dim: int = 128  # dimensions of the factors
+    noise_variance: float = 1.0  # variance of the label
+    user_variance: float = 3.0  # variance of the prior of the user factors
+    item_variance: float = 3.0  # variance of the prior of the item factors
+    mu: float = 0.03  # weight of the unobserved pairs in the loss and in the calibration
+    lr: float = 1e-2  # learning rate of Adam
 
     scores_are_products: ClassVar[bool] = False
     weighs_negatives: ClassVar[bool] = True
@@ -65,10 +65,10 @@ class PMF(Epochs, Model):
         return True
 
     def learn(self, stop: Stop) -> None:
-        """Start from the score that fits each item best if it is the same for everybody, in the first dimension.
+        """Train from a start that gives each item its best constant score, by the first dimension of the factors.
 
-        Small random factors alone would start at 1/2. That is far too high for sparse data: after the steep way down,
-        Adam's steps stay short for long.
+        Small random factors alone would give scores of 1/2. That is far too high for sparse data. The first gradients are
+        then large, and Adam's steps stay short for a long time.
         """
         data = self.fitted
         shapes = (data.n_users, self.dim), (data.n_items, self.dim)
@@ -82,10 +82,10 @@ class PMF(Epochs, Model):
 
     @torch.no_grad()
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch, with the batch's share of the items' prior.
+        """The objective summed over a batch. The prior of the items counts by the batch's share of the users.
 
-        It fills the gradients itself, with those of the mean over the users. The blocks count all pairs as unobserved,
-        and the terms of the observed pairs correct for that.
+        The gradients are computed by hand, for the mean over users. The blocks count all pairs as unobserved, and the
+        terms of the observed pairs correct for that.
         """
         table = self.table
         x, y = table.users.index_select(0, users.index), table.items
@@ -94,7 +94,7 @@ class PMF(Epochs, Model):
         r = pair_products(x, y, users).sigmoid_()
         loss = of_user * x.square().sum() + of_item * y.square().sum()
         loss += (users.weight * (r - 1).square() - self.mu * r.square()).sum()
-        slope = (users.weight * (r - 1) - self.mu * r) * r * (1 - r)  # by <x, y>, halved, as all that follow
+        slope = (users.weight * (r - 1) - self.mu * r) * r * (1 - r)  # half the slope by <x, y>; so are all below
         dx, dy = of_user * x + history_sum(y, users, slope), of_item * y
         add_by_item(dy, x, users, slope)
         size = max(budget(x.device).pmf_scores // len(y), 1)

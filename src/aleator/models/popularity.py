@@ -1,4 +1,4 @@
-"""Popularity: the floor that a personal model must clear."""
+"""Popularity: the baseline that a personalised model must beat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aleator.training.stop import Stop
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Popularity(Model):
-    """The score r_ui is the share of the users who took the item, the same for everybody (Cremonesi et al., 2010)."""
+    """r_ui is the share of all users who took the item. It is the same for every user (Cremonesi et al., 2010)."""
 
     share: Tensor = field(init=False)  # [n_items]
 

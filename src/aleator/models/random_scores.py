@@ -1,4 +1,4 @@
-"""Random scores: the floor that any model must clear."""
+"""Random: random scores, the baseline that any model must beat."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed number
 class Random(Model):
     """Random scores: the baseline that knows nothing (Cremonesi et al., 2010).
 
-    r_ui is uniform and its mean is the share of all pairs that are observed: right on average, and blind. It is a
-    function of the seed, the user (a newcomer's history) and the item alone, and the same bits on any device.
+    r_ui is uniform, and its mean is the share of observed pairs among all pairs. It depends only on the seed, the user
+    (or the history of a newcomer) and the item. It is the same to the bit on any device.
     """
 
     density: float = field(init=False)  # observed pairs / all pairs
@@ -41,20 +41,20 @@ class Random(Model):
         return self._uniform(self._who(users)[users.row], users.item)
 
     def _who(self, users: Users) -> Tensor:
-        """[B] a number for each user: drawn from the id, or from the set of items of somebody who is a history alone."""
+        """[B] a random number for each user, from the dense id, or from the set of history items of a newcomer."""
         history = torch.zeros_like(users.index).index_add_(0, users.row, scrambled(users.item + 1))
         seed = torch.full_like(users.index, self.seed)
         return scrambled(torch.where(users.index < 0, history, users.index) + scrambled(seed))
 
     def _uniform(self, who: Tensor, item: Tensor) -> Tensor:
-        bits = scrambled(who + _GOLDEN * (item + 1)) >> 40 & 0xFFFFFF  # as many as float32 holds exactly
+        bits = scrambled(who + _GOLDEN * (item + 1)) >> 40 & 0xFFFFFF  # 24 bits, which float32 holds exactly
         uniform = bits.float() / (1 << 24)
-        spread = min(self.density, 1 - self.density)  # so that it stays within 0 and 1
+        spread = min(self.density, 1 - self.density)  # keeps scores between 0 and 1
         return self.density - spread + 2 * spread * uniform
 
 
 def scrambled(number: Tensor) -> Tensor:
-    """The finaliser of splitmix64 (Steele, Lea and Flood, 2014) on whole numbers, which wrap around alike everywhere."""
+    """The finaliser of splitmix64 (Steele, Lea and Flood, 2014). Integers overflow in the same way on any device."""
     number = (number ^ (number >> 30 & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
     number = (number ^ (number >> 27 & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
     return number ^ (number >> 31 & 0x1FFFFFFFF)

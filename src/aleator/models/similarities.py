@@ -17,42 +17,43 @@ from aleator.batches import Histories, Users, pieces
 from aleator.kernels.ragged import history_sum
 
 Block: TypeAlias = Tensor | sp.csr_matrix  # rows of the transpose of S, [c, n_items]: one for each item to be scored
-_CELLS = 1 << 27  # numbers that a GPU adds up at a time
-_TIED = 1 - 1e-6  # rounding sets apart what is equal
+_CELLS = 1 << 27  # numbers of a block on a GPU
+_TIED = 1 - 1e-6  # values whose ratio is at least this count as equal, since rounding sets them apart
 
 
 class Dense:
-    """S as [n_items, n_items]: row j, column i is what an item j in the history says of item i."""
+    """S as a dense table [n_items, n_items]. Row j, column i is what item j in a history adds to the score of item i."""
 
     def __init__(self, table: Tensor) -> None:
         self.table = table
         self.n_items = len(table)
 
     def block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """Scores of all items or of `items`, [B, n]: the rows of each history summed, with the weights of its pairs."""
+        """Scores of all items or of `items`, [B, n]: sums of the rows of each history, weighted by its pairs."""
         return history_sum(self.table if items is None else self.table[:, items], users, users.weight)
 
     def pairs(self, users: Users) -> Tensor:
-        """The same for each item of each history, [n], from these rows and columns alone."""
+        """Scores of each item of each history, [n], from the rows and columns of that history alone."""
         if self.table.is_cuda:
             return self.block(users)[users.row, users.item]
         sizes = users.size.tolist()
-        each = zip(torch.split(users.item, sizes), torch.split(users.weight, sizes), strict=True)
-        return torch.cat([users.weight[:0], *(weight @ self.table[item[:, None], item] for item, weight in each)])
+        histories = zip(torch.split(users.item, sizes), torch.split(users.weight, sizes), strict=True)
+        scores = [weight @ self.table[item[:, None], item] for item, weight in histories]
+        return torch.cat([users.weight[:0], *scores])  # the empty tensor is for a batch without users
 
     def scale(self, factor: float) -> None:
-        """Multiply S, in place."""
+        """Multiply S by a factor, in place."""
         self.table.mul_(factor)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is saved: the table, or its entries where these are few."""
+        """The tensors to save, by name: the table, or its nonzero entries if these are few."""
         if 4 * int(self.table.count_nonzero()) > self.table.numel():
             return {"table": self.table}
         return dict(zip(("start", "column", "value"), _entries(self.table), strict=True))
 
 
 class Sparse:
-    """S by rows: the entries of row j are start[j] .. start[j + 1] of `column` and `value`."""
+    """S as a sparse matrix by rows. The entries of row j are `column` and `value` from start[j] up to start[j + 1]."""
 
     def __init__(self, start: Tensor, column: Tensor, value: Tensor) -> None:
         self.start, self.column, self.value = start, column, value
@@ -60,17 +61,18 @@ class Sparse:
 
     @classmethod
     def of(cls, matrix: sp.csr_matrix, device: torch.device) -> Sparse:
-        """From a matrix on the host."""
+        """The same matrix as a scipy matrix, on a device."""
         parts = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float32)
         return cls(*(torch.from_numpy(part).to(device) for part in parts))
 
     @cached_property
     def _matrix(self) -> sp.csr_matrix:
+        """S as a scipy matrix that shares memory with the tensors, on a CPU."""
         parts = self.value.numpy(), self.column.numpy(), self.start.numpy()
         return sp.csr_matrix(parts, shape=(self.n_items, self.n_items))
 
     def block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """As `Dense.block`."""
+        """Scores of all items or of `items`, [B, n], as `Dense.block`."""
         if self.value.is_cuda:
             blocks = [self.added(part) for part in self._parts(users)]
             return torch.cat([block if items is None else block[:, items] for block in blocks])
@@ -82,48 +84,54 @@ class Sparse:
         return torch.from_numpy((rows @ taken).toarray())
 
     def pairs(self, users: Users) -> Tensor:
-        """As `Dense.pairs`."""
+        """Scores of each item of each history, [n], as `Dense.pairs`."""
         if self.value.is_cuda:
             return torch.cat([self.added(part)[part.row, part.item] for part in self._parts(users)])
-        item, weight = users.item.numpy(), users.weight.numpy()
-        edges = pairwise([0, *users.size.cumsum(0).tolist()])
-        found = [(self._matrix[item[a:b]].T @ weight[a:b])[item[a:b]] for a, b in edges]
-        return torch.from_numpy(np.concatenate([weight[:0], *found]))
+        all_items, all_weights = users.item.numpy(), users.weight.numpy()
+        scores = [all_weights[:0]]  # the empty array is for a batch without users
+        for start, end in pairwise([0, *users.size.cumsum(0).tolist()]):
+            item, weight = all_items[start:end], all_weights[start:end]
+            scores.append((self._matrix[item].T @ weight)[item])
+        return torch.from_numpy(np.concatenate(scores))
 
     def _parts(self, users: Users) -> list[Users]:
-        """The batch cut such that the entries of a part and its scores fit."""
+        """The batch in parts that are small enough for the memory of a GPU: their entries of S and their scores."""
         cells = int(self.start.diff()[users.item].sum()) + len(users) * self.n_items
         size = max(math.ceil(len(users) * _CELLS / max(cells, 1)), 1)
-        return [users.part(a, min(a + size, len(users))) for a in range(0, max(len(users), 1), size)]
+        return [users.part(first, min(first + size, len(users))) for first in range(0, max(len(users), 1), size)]
 
     def added(self, users: Users) -> Tensor:
-        """[B, n_items], entry by entry, on any device."""
-        count = self.start.diff()[users.item]
-        pair = torch.repeat_interleave(count)
+        """Scores of all items, [B, n_items], by adding up the entries of S one by one. It works on any device."""
+        count = self.start.diff()[users.item]  # [n] entries of S in the row of each history item
+        pair = torch.repeat_interleave(count)  # the history item that each entry belongs to
         entry = torch.arange(len(pair), device=pair.device)
         entry += (self.start[users.item] - count.cumsum(0) + count)[pair]
-        place = users.row[pair] * self.n_items + self.column[entry]
+        place = users.row[pair] * self.n_items + self.column[entry]  # the cell of the scores that it is added to
         scores = self.value.new_zeros(len(users) * self.n_items)
-        return scores.index_add_(0, place, users.weight[pair] * self.value[entry]).view(len(users), self.n_items)
+        scores.index_add_(0, place, users.weight[pair] * self.value[entry])
+        return scores.view(len(users), self.n_items)
 
     def scale(self, factor: float) -> None:
-        """As `Dense.scale`."""
+        """Multiply S by a factor, in place."""
         self.value.mul_(factor)
-        self.__dict__.pop("_matrix", None)
+        self.__dict__.pop("_matrix", None)  # forget the cached property
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is saved."""
+        """The tensors to save, by name."""
         return {"start": self.start, "column": self.column, "value": self.value}
 
     def dense(self) -> Dense:
-        """The same as a table."""
+        """The same matrix as a dense table."""
         table = self.value.new_zeros(self.n_items, self.n_items)
         table[torch.repeat_interleave(self.start.diff()), self.column.long()] = self.value
         return Dense(table)
 
 
 def strongest(block: Block, n: int) -> Block:
-    """Only the n entries of each row that are furthest from 0, in place; of equal ones all or none are kept."""
+    """The block with only the n entries of each row that are furthest from 0, in place.
+
+    All entries that tie with the last of them are kept too.
+    """
     if isinstance(block, Tensor):
         if n < block.shape[1]:
             for part in pieces(block, max(_CELLS // block.shape[1], 1)):
@@ -139,7 +147,7 @@ def strongest(block: Block, n: int) -> Block:
 
 
 def dense_of(blocks: Iterable[Block], n_items: int, device: torch.device) -> Dense:
-    """S from all blocks of rows of its transpose, in order."""
+    """S as a dense table, from all blocks of rows of its transpose, in order."""
     table, first = torch.empty((n_items, n_items), device=device), 0
     for block in blocks:
         rows = block if isinstance(block, Tensor) else torch.from_numpy(block.toarray())
@@ -149,7 +157,7 @@ def dense_of(blocks: Iterable[Block], n_items: int, device: torch.device) -> Den
 
 
 def sparse_of(blocks: Iterable[Block], device: torch.device) -> Sparse:
-    """The same; it is put together on the host."""
+    """S as a sparse matrix, from all blocks of rows of its transpose, in order. It is built on the host."""
     parts = []
     for block in blocks:
         if isinstance(block, Tensor):
@@ -160,7 +168,7 @@ def sparse_of(blocks: Iterable[Block], device: torch.device) -> Sparse:
 
 
 def _entries(table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What is not 0, row by row, as `Sparse` holds it."""
+    """The nonzero entries of a table, row by row: `start`, `column` and `value` of `Sparse`."""
     row, column = table.nonzero(as_tuple=True)
     count = torch.bincount(row, minlength=len(table))
     return torch.cat([count.new_zeros(1), count.cumsum(0)]), column.int(), table[row, column]

@@ -1,4 +1,4 @@
-"""The squared error on observed and unobserved pairs, over all items at once or over a share of them."""
+"""The squared error on observed and unobserved pairs, with all negatives or a random share of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aleator.batches import Users
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products
 
 Negatives = Literal["all", "each", "shared"]
-"""How the unobserved pairs enter the loss. In expectation all three are the same.
+"""How the unobserved pairs enter the loss. All three are the same in expectation.
 
-"all" takes every one of them with weight mu. They come from one Gram matrix, so an epoch costs the observed pairs and
-not users x items. "each" draws a share mu of them for each user, as the AUR paper does. "shared" draws one set of items
-for all users of a batch, as the paper's released program does.
+"all" takes every unobserved pair with weight mu. One Gram matrix sums them up, so the cost of an epoch grows with the
+observed pairs and not with users x items. "each" draws a share mu of them for each user, as the AUR paper does. "shared"
+draws one set of items for all users of a batch, as the paper's released program does.
 """
 
 
@@ -31,14 +31,15 @@ def squared_error(
     positive: float = 1.0,
     less: Tensor | None = None,
 ) -> Tensor:
-    """Summed over a batch and all items: w `positive` (r - 1)^2 on observed pairs of weight w, `mu` r^2 on the others.
+    """The weighted squared error summed over a batch and all items.
 
-    r = <x_u, y_i> for x [B, dim] and y [n_items, dim]. On observed pairs `less` [n] is subtracted from it.
+    It is w `positive` (r - 1)^2 on an observed pair of weight w, and `mu` r^2 on any other. r = <x_u, y_i> for x [B, dim]
+    and y [n_items, dim]. `less` [n], if given, is subtracted from r of the observed pairs.
     """
     if negatives == "all":
         loss: Tensor = _Squares.apply(x, y, users, mu, positive, less)  # type: ignore[no-untyped-call]
         return loss
-    assert draw is not None, "a share of the negatives is drawn"
+    assert draw is not None, "drawing negatives takes a generator"
     scores = x @ y.T
     observed = scores[users.row, users.item]
     others = (_drawn(scores, users, mu, negatives, draw) * scores.square()).sum()
@@ -47,7 +48,7 @@ def squared_error(
 
 
 def _drawn(scores: Tensor, users: Users, mu: float, negatives: Negatives, draw: torch.Generator) -> Tensor:
-    """[B, n_items] 1 for the unobserved pairs that were drawn."""
+    """[B, n_items] 1 for each unobserved pair that was drawn, 0 for all others."""
     if negatives == "each":
         drawn = (torch.rand(scores.shape, generator=draw, device=scores.device) < mu).to(scores.dtype)
     else:  # floor(mu * n_items) items, as the released program draws them
@@ -60,7 +61,7 @@ def _drawn(scores: Tensor, users: Users, mu: float, negatives: Negatives, draw: 
 
 @dataclass(frozen=True)
 class Slopes:
-    """A loss, and its gradients in x, y and `less`."""
+    """A loss, and its gradients by x, y and `less`."""
 
     loss: Tensor
     x: Tensor
@@ -82,14 +83,14 @@ def squares_by_hand(
 ) -> Slopes:
     """The squared error with all negatives + l2[0] |x|^2 + l2[1] |y|^2, and `scale` times its gradients.
 
-    sum_i <x, y_i>^2 = x' (Y'Y) x takes one Gram matrix. The observed pairs are then taken out of the sum.
+    sum_i <x, y_i>^2 = x' (Y'Y) x takes one Gram matrix. The observed pairs are then subtracted from the sum.
     """
     product, twice = pair_products(x, y, users), 2 * scale
     weight = users.weight if positive == 1 else positive * users.weight
     error = (product if less is None else product - less) - 1
     pull = weight * error
     slope = (pull - mu * product) * twice
-    if 3 * len(x) < 2 * x.shape[1]:  # three products of a small block take less than two of dim x dim
+    if 3 * len(x) < 2 * x.shape[1]:  # for few users, three products with a block cost less than two with dim x dim
         scores = x @ y.T
         x_gram, dy = scores @ y, (mu * twice * scores.T) @ x
     else:

@@ -1,4 +1,4 @@
-"""UE: the architecture of the uncertainty estimator as a model of the expectation."""
+"""UE: the architecture of the uncertainty estimator, used as a model of the expectation."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from aleator.training.stop import Stop
 class UE(Epochs, Model):
     """r_ui = <p_u, q_i>, p_u = sum of z_i over the history / sqrt(size of the history) (Wang et al., 2023).
 
-    This is the AUR paper's ablation: the architecture and weights of an estimator (`alpha` on observed pairs, 1 on the
-    others) without its uncertainty. It is trained by squared error, so r_ui is near 0 for a pair that is not expected
-    and higher for one that is. `self_exclude` leaves an observed item out of the history when its own loss is computed.
-    Without that the model learns to repeat the history. The paper does not do so.
+    This is an ablation of the AUR paper. It has the architecture and the weights of an estimator (`alpha` on observed
+    pairs, 1 on the others), but no uncertainty. The loss is the squared error, so r_ui is near 0 for a pair that is not
+    expected and higher for one that is. `self_exclude` leaves an observed item out of the history when its own loss is
+    computed. Without it, the model learns to repeat the history. The paper does not have it.
     """
 
-    dim: int = 1024
-    alpha: float = 3.0
-    mu: float = 1.0
-    self_exclude: bool = True
-    weight_decay: float = 1.0
-    check_every: int = 1
-    negatives: Negatives = "all"
+    dim: int = 1024  # dimensions of z and q
+    alpha: float = 3.0  # weight of the observed pairs in the loss
+    mu: float = 1.0  # weight (or share) of the unobserved pairs in the loss
+    self_exclude: bool = True  # whether to leave an observed item out of the history in its own loss
+    weight_decay: float = 1.0  # weight decay of AdamW
+    check_every: int = 1  # epochs between two checks of the validation Recall@20
+    negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
-    z: Tensor = field(init=False)  # [n_items, dim]
-    q: Tensor = field(init=False)  # [n_items, dim]
+    z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
+    q: Tensor = field(init=False)  # [n_items, dim] for candidates
 
     learned: ClassVar[tuple[str, ...]] = ("z", "q")
     weighs_negatives: ClassVar[bool] = True
@@ -92,15 +92,15 @@ class UE(Epochs, Model):
         return history_sum(self.z, users, self._share(users)), self.q
 
     def _share(self, users: Users) -> Tensor:
-        """[n] how much of each z_i is in the p of whoever has i in the history."""
+        """[n] the factor of z_i in p_u, for each item i in the history of u."""
         return users.size.clamp_min(1).to(self.z.dtype).rsqrt()[users.row]
 
     def _own(self, users: Users) -> Tensor:
-        """[n] what each item of a history adds to its own score."""
+        """[n] what each item of a history adds to its own score through p."""
         return (self.z * self.q).sum(1).index_select(0, users.item) * self._share(users)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """As it was trained: from the rest of the history."""
+        """The expectation from the rest of the history, as in training. None without `self_exclude`."""
         if not self.self_exclude:
             return None
         scores = self.raw_pairs(users) - self._own(users)

@@ -1,4 +1,4 @@
-"""The pairwise loss with scores kept alike among the items that a user observed, and among the others."""
+"""ZeroSum: BPR with a regulariser that keeps scores similar among the items that a user observed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ZeroSum(BPR):
     """BPR whose scores do not grow with popularity among the items that a user observed (Rhee, Cho and Suh, 2022).
 
     The loss of a triple (u, p, n) is 1 - `evenness` times that of BPR plus `evenness` times a regulariser. The
-    regulariser "zero_sum" is -ln(1 - tanh |r_up + r_un|): observed items share one score, and all others its opposite.
-    "pos2neg2" is -ln(1 - tanh |r_up - r_up'|) - ln(1 - tanh |r_un - r_un'|), with another triple (u, p', n') of the
-    user. r_ui is an inner product that is calibrated to the label's scale after training.
+    regulariser "zero_sum" is -ln(1 - tanh |r_up + r_un|). It draws observed items to one score and all others to its
+    opposite. "pos2neg2" is -ln(1 - tanh |r_up - r_up'|) - ln(1 - tanh |r_un - r_un'|), with another triple (u, p', n')
+    of the user. r_ui is an inner product that is calibrated to the label's scale after training.
     """
 
-    regulariser: Literal["zero_sum", "pos2neg2"] = "zero_sum"
-    evenness: float = 0.1
+    regulariser: Literal["zero_sum", "pos2neg2"] = "zero_sum"  # the term of the loss that keeps scores similar
+    evenness: float = 0.1  # weight of the regulariser, from 0 (BPR) to below 1
 
     ranges: ClassVar[Ranges] = BPR.ranges | {"evenness": Between(0.01, 0.5, log=True)}
     paper_ranges: ClassVar[Ranges] = BPR.paper_ranges | {"evenness": Among(0.1, 0.2, 0.3, 0.4, 0.5)}
@@ -49,12 +49,12 @@ class ZeroSum(BPR):
 
 
 def cost(difference: Tensor) -> Tensor:
-    """-ln(1 - tanh |d|) = ln(1 + e^(2 |d|)) - ln 2, which stays finite."""
+    """-ln(1 - tanh |d|), computed as ln(1 + e^(2 |d|)) - ln 2, which stays finite."""
     return F.softplus(2 * difference.abs()) - math.log(2)
 
 
 def another_of_the_user(users: Users, generator: torch.Generator) -> Tensor:
-    """[n] the place of another pair of the same user, drawn evenly; the pair itself where there is none."""
+    """[n] the index of a random other pair of the same user, or of the pair itself if the user has no other."""
     size, first = users.size[users.row], (users.size.cumsum(0) - users.size)[users.row]
     inside = torch.arange(len(size), device=size.device) - first
     return first + (inside + 1 + whole_below(size - 1, generator)) % size

@@ -1,1 +1,1 @@
-"""Ranking: the blend, the mask of what was seen, and exact top-k."""
+"""Ranking: the blend, masks of seen items, and exact top-k."""

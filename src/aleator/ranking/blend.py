@@ -14,7 +14,7 @@ def uncertainty(log_variance: Tensor, k: float) -> Tensor:
 
 
 def blend(expectation: Tensor, uncertainty: Tensor, lam: float) -> Tensor:
-    """lam * r + (1 - lam) * sigma, elementwise: a high uncertainty raises an item, since its zero is probably wrong."""
+    """lam * r + (1 - lam) * sigma, elementwise. A high uncertainty raises an item: its zero is probably wrong."""
     if lam == 1:
-        return expectation.clone()  # an uncertainty without bound times 0 is no number
+        return expectation.clone()  # an infinite uncertainty times 0 would be NaN
     return lam * expectation + (1 - lam) * uncertainty

@@ -1,4 +1,4 @@
-"""Candidates that come in a frame, in the order of a recommender's own scores."""
+"""Rerank: sort the candidates of a frame by a recommender's own scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Missing = Literal["error", "drop"]
 
 
 def rerank(by: Recommender, candidates: Any, k: int | None, missing: Missing) -> Any:
-    """As `Recommender.rerank`."""
+    """The rows of the frame `candidates` sorted by the scores of `by`; see `Recommender.rerank`."""
     require(
         k is None or (isinstance(k, (int, np.integer)) and type(k) is not bool and k >= 1),
         f"k is {k!r}",
@@ -40,34 +40,40 @@ def rerank(by: Recommender, candidates: Any, k: int | None, missing: Missing) ->
     if len(rows) < len(user):
         told = f"{len(user) - len(rows)} of {len(user)} candidates have an unknown user or item and were left out"
         warnings.warn(told, stacklevel=3)
-    _, first, same = np.unique(user[rows], return_index=True, return_inverse=True)
-    rows = rows[np.argsort(first[same], kind="stable")]  # by user, in the order in which users come
+
+    # the rows of a user side by side, users in the order in which they came
+    _, first_row, group = np.unique(user[rows], return_index=True, return_inverse=True)
+    rows = rows[np.argsort(first_row[group], kind="stable")]
     user, item = user[rows], item[rows]
-    start = np.flatnonzero(np.diff(user, prepend=-1))
-    place = np.cumsum(np.diff(user, prepend=-1) != 0) - 1  # of each row's user
-    columns = _told(by, user[start], place, item)
-    order = np.lexsort((item, -columns["score"], place))
-    rank = np.arange(len(order)) - start[place] + 1  # `order` leaves each user's rows where they are together
+    is_first = np.diff(user, prepend=-1) != 0
+    start = np.flatnonzero(is_first)  # [n_users] the first row of each user
+    place = np.cumsum(is_first) - 1  # [n] which user each row belongs to, counted from 0
+
+    columns = _columns(by, user[start], place, item)
+    order = np.lexsort((item, -columns["score"], place))  # by user, then by score, then by item
+    rank = np.arange(len(order)) - start[place] + 1  # sorting keeps each user's rows in the same range
     kept = slice(None) if k is None else rank <= k
     columns = {"rank": rank[kept]} | {name: values[order][kept] for name, values in columns.items()}
     return with_columns(frame, rows[order][kept], columns)
 
 
 @torch.no_grad()
-def _told(by: Recommender, users: Array, place: Array, item: Array) -> dict[str, Array]:
-    """[n] the score of each pair users[place], item (`place` ascends), and what `explain` tells of it."""
+def _columns(by: Recommender, users: Array, place: Array, item: Array) -> dict[str, Array]:
+    """The score and the columns of `explain` for each pair (users[place], item), [n] each. `place` ascends."""
     found: dict[str, list[Array]] = {}
     size, _ = blocks(len(users), by.fitted.n_items, by.torch_device)
-    for first in range(0, max(len(users), 1), size):  # once for nobody, for the columns
+    for first in range(0, max(len(users), 1), size):  # without users it runs once, so that the columns are there
         batch = by.histories.batch(torch.from_numpy(users[first : first + size]))
         rows = slice(*np.searchsorted(place, [first, first + size]))
+        # the candidates of each user as a row of a matrix, padded with -1
         row = place[rows] - first
         column = np.arange(len(row)) - np.searchsorted(row, row)
         padded = np.full((len(batch), int(column.max(initial=-1)) + 1), -1)
         padded[row, column] = item[rows]
         items = torch.from_numpy(padded).to(by.torch_device)
-        shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
-        parts = {"score": by.score_block(batch, shown).gather(1, at)} | by.explain(batch, items)
+        # score each item of the block once
+        distinct, index = torch.unique(items.clamp_min(0), return_inverse=True)
+        parts = {"score": by.score_block(batch, distinct).gather(1, index)} | by.explain(batch, items)
         for name, values in parts.items():
             found.setdefault(name, []).append(values.cpu().numpy()[row, column])
     return {name: np.concatenate(values) for name, values in found.items()}

@@ -1,4 +1,4 @@
-"""The k best items: the mask of what was seen, and exact top-k in bounded memory on any device."""
+"""The k best items: masks of seen items, and exact top-k in bounded memory on any device."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aleator.device import budget
 from aleator.ranking.blend import blend
 
 Score = Callable[[Users, Tensor | None], Tensor]  # (users, items or None for all) -> [B, n]
-_COPIES = 6  # blocks of the same shape alive at once: two scores, the blend, the top-k's workspace
+_COPIES = 6  # blocks of the same shape in memory at once: two scores, the blend, the workspace of top-k
 
 
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k highest of each row of `scores` [B, n]: values and columns, [B, k] each.
+    """The k highest scores of each row of `scores` [B, n]: values and columns, [B, k] each.
 
-    Exact: equal scores are ordered by column, whatever the device or the size of the batch. Minus infinity means "not a
-    candidate"; where candidates run out the column is -1.
+    Equal scores are ordered by column, whatever the device or the size of the batch. Minus infinity marks an item that is
+    not a candidate. The column is -1 where a row has fewer than k candidates.
 
     >>> top_k(torch.tensor([[1.0, 3.0, 3.0, float("-inf")]]), 4)[1].tolist()
     [[1, 2, 0, -1]]
@@ -32,7 +32,7 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         tied = (values[:, k - 1] == values[:, k]) & (values[:, k] > -torch.inf)
         values, columns = values[:, :k], columns[:, :k]
         rows = tied.nonzero().squeeze(1)
-        if len(rows):  # topk picks any of the equal ones at the border: choose again, by column
+        if len(rows):  # among equal scores at rank k, topk picks any: sort these rows to pick the lowest columns
             sorted_values, sorted_columns = scores[rows].sort(dim=1, descending=True, stable=True)
             values[rows], columns[rows] = sorted_values[:, :k], sorted_columns[:, :k]
     columns, order = columns.sort(dim=1)
@@ -42,25 +42,30 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: Users) -> Iterator[Tensor]:
-    """The columns of the k best unseen items at each of many lams (ascending), [B, k] each; exact.
+    """The k best unseen items at each of many lams (ascending): their columns, [B, k] each, exact.
 
-    All items are ranked at a few of the lams. Between two of these a blend is a mean of both, so an item below the K-th
-    best at each is below the mean of the two K-th: where k of the best items are above that, nobody else can be.
+    All items are ranked at a few lams only, the anchors. At each anchor the best 2k items are candidates for all lams.
+    Between two anchors, a blend is a weighted mean of the blends at both. An item that is not a candidate is at most
+    as high as the same mean of the two lowest candidate scores. If the k-th best candidate is above that bound, no other
+    item can belong to the k best. Otherwise all items are ranked at this lam too.
     """
     n_items = r.shape[1]
     depth = min(2 * k, n_items)
     anchors = sorted({*lams[::10], lams[-1]})
     tops = [top_k(_unseen(blend(r, sigma, lam), users), depth) for lam in anchors]
-    columns = _distinct(torch.cat([c for _, c in tops], 1), n_items)
-    nothing = columns == n_items
-    some_r, some_sigma = (x.gather(1, columns.clamp_max(n_items - 1)) for x in (r, sigma))
+    lowest = [values[:, -1] for values, _ in tops]
+
+    candidates = _distinct(torch.cat([columns for _, columns in tops], 1), n_items)
+    padding = candidates == n_items
+    some_r, some_sigma = (part.gather(1, candidates.clamp_max(n_items - 1)) for part in (r, sigma))
     for lam in lams:
-        values, place = top_k(blend(some_r, some_sigma, lam).masked_fill_(nothing, -torch.inf), k)
-        found = columns.gather(1, place.clamp_min(0)).masked_fill(place < 0, -1)
+        values, place = top_k(blend(some_r, some_sigma, lam).masked_fill_(padding, -torch.inf), k)
+        found = candidates.gather(1, place.clamp_min(0)).masked_fill(place < 0, -1)
         if lam not in anchors and depth < n_items:
             right = next(i for i, anchor in enumerate(anchors) if anchor > lam)
-            share = (anchors[right] - lam) / (anchors[right] - anchors[right - 1])
-            bound = share * tops[right - 1][0][:, -1] + (1 - share) * tops[right][0][:, -1]
+            left = right - 1
+            share = (anchors[right] - lam) / (anchors[right] - anchors[left])
+            bound = share * lowest[left] + (1 - share) * lowest[right]
             unsure = (values[:, -1] <= bound).nonzero().squeeze(1)
             if len(unsure):
                 whole = _unseen(blend(r, sigma, lam), users)[unsure]
@@ -69,20 +74,25 @@ def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: U
 
 
 def _distinct(columns: Tensor, n: int) -> Tensor:
-    """Each row's columns once and in order, filled up with `n`; -1 is none."""
+    """The distinct columns of each row, ascending, padded with `n`. A column of -1 is dropped."""
     columns = columns.sort(1).values
-    again = (columns == -1) | F.pad(columns[:, 1:] == columns[:, :-1], (1, 0))
-    columns = columns.masked_fill(again, n).sort(1).values
-    return columns[:, : max(int((columns < n).sum(1).max()), 1)].contiguous()
+    dropped = (columns == -1) | F.pad(columns[:, 1:] == columns[:, :-1], (1, 0))
+    columns = columns.masked_fill(dropped, n).sort(1).values
+    width = max(int((columns < n).sum(1).max()), 1)
+    return columns[:, :width].contiguous()
 
 
 def _unseen(scores: Tensor, users: Users) -> Tensor:
+    """`scores` with the history of each user hidden, in place."""
     hide(scores, users)
     return scores
 
 
 def hide(scores: Tensor, users: Users, first: int = 0) -> None:
-    """Set the history items of each user to minus infinity, in place; column 0 of `scores` is item `first`."""
+    """Set the scores of each user's history items to minus infinity, in place.
+
+    Column 0 of `scores` is item `first`.
+    """
     inside = (users.item >= first) & (users.item < first + scores.shape[1])
     scores[users.row[inside], users.item[inside] - first] = -torch.inf
 
@@ -104,10 +114,10 @@ def best(
     candidates: Sequence[Tensor | None] = (None,),
     chunk: int | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """The top k of each set of candidates (a mask over the items, or None for all): [(values, items), ...].
+    """The k best items of each set of candidates: a list of (values, items), [B, k] each.
 
-    Items are scored `chunk` at a time and the winners merged, so memory does not grow with the catalogue. `seen` holds
-    what each user must not be shown.
+    A set of candidates is a mask over the items, or None for all items. The histories in `seen` are not candidates.
+    Items are scored `chunk` at a time and the best are merged, so memory does not grow with the catalogue.
     """
     chunk = chunk or n_items
     found: list[tuple[Tensor, Tensor] | None] = [None] * len(candidates)

@@ -1,4 +1,4 @@
-"""The graph of users and items: what a vertex gets from its neighbours, and the mean over several such layers."""
+"""The graph of users and items: sums over neighbours, and the mean over several layers of them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from aleator.kernels.ragged import history_sum
 
 
 class Graph:
-    """P: a pair of n_u items of the user and n_i users of the item is an edge of weight 1 / sqrt(n_u n_i).
+    """The normalised adjacency P of users and items.
 
-    Who has no pairs gets zeros. P is linear and self-adjoint, so that gradients go back through P itself.
+    An observed pair is an edge. Its weight is 1 / sqrt(n_u n_i), for n_u items of the user and n_i users of the item. A
+    vertex without edges gets zeros. P is linear and self-adjoint, so gradients go back through P itself.
     """
 
     def __init__(self, histories: Histories) -> None:
-        rows, n_items = histories, histories.n_items
-        user = torch.arange(rows.n_users, device=rows.device).repeat_interleave(rows.size)
-        item, order = rows.item.sort(stable=True)
-        count = torch.bincount(item, minlength=n_items)
-        self.by_user = Users(torch.arange(rows.n_users, device=rows.device), user, rows.item, rows.weight, rows.size)
-        self.by_item = Users(torch.arange(n_items, device=rows.device), item, user[order], rows.weight[order], count)
-        self._of_user = (rows.size[user] * count[rows.item]).float().rsqrt()  # [n] the weight of each pair
-        self._of_item = self._of_user[order]
+        device, size = histories.device, histories.size
+        users = torch.arange(histories.n_users, device=device)
+        items = torch.arange(histories.n_items, device=device)
+        user = users.repeat_interleave(size)  # [n] the user of each pair
+        item, order = histories.item.sort(stable=True)
+        count = torch.bincount(item, minlength=histories.n_items)
+        self.by_user = Users(users, user, histories.item, histories.weight, size)
+        self.by_item = Users(items, item, user[order], histories.weight[order], count)
+        self._of_user = (size[user] * count[histories.item]).float().rsqrt()  # [n] weights of the edges, by user
+        self._of_item = self._of_user[order]  # [n] the same weights, by item
 
     def neighbours(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-        """P of tables [n_users, dim] and [n_items, dim]: what users get from their items, and items from their users."""
+        """P times the tables [n_users, dim] and [n_items, dim]: sums over the items of users, and the users of items."""
         found: tuple[Tensor, Tensor] = _Neighbours.apply(users, items, self)  # type: ignore[no-untyped-call]
         return found
 
     def propagate(self, users: Tensor, items: Tensor, layers: int) -> tuple[Tensor, Tensor]:
-        """The mean of the tables and of what 1 to `layers` applications of P make of them (He et al., 2020)."""
+        """The mean of the tables and of P applied to them 1 to `layers` times (He et al., 2020)."""
         all_users, all_items = users, items
         for _ in range(layers):
             users, items = self.neighbours(users, items)
@@ -41,6 +44,7 @@ class Graph:
         return all_users / (layers + 1), all_items / (layers + 1)
 
     def _product(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """`neighbours`, without autograd."""
         return history_sum(items, self.by_user, self._of_user), history_sum(users, self.by_item, self._of_item)
 
 

@@ -1,7 +1,7 @@
-"""The one training loop: batches of users, early stopping, best weights restored.
+"""The one training loop: batches of users, early stopping, and the best weights at the end.
 
-A step needs no round trip between the host and the device. The host cuts batches by the sizes of the histories, which
-it knows. The device adds up the loss, and the host reads it once an epoch.
+A step needs no round trip between the host and the device. The host knows the sizes of the histories and cuts the
+batches by them. The device adds up the loss, and the host reads it once an epoch.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from aleator.progress import progress
 from aleator.training.stop import Stop
 
 Precision = Literal["auto", "float32", "tf32", "bf16"]
-Loss = Callable[[Users, torch.Generator], Tensor]  # summed over the users of a batch
+Loss = Callable[[Users, torch.Generator], Tensor]  # takes a batch, returns the loss summed over its users
 Watcher = Callable[[str, int, float], None]  # takes the label of a training, the epoch and the metric
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 class Optimizer(Protocol):
-    """What takes the steps."""
+    """An optimiser, as the loop uses it."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients."""
+        """Clear the gradients."""
 
     def step(self) -> Any:
         """Move the parameters by their gradients."""
 
     def settle(self) -> None:
-        """Finish all moves that were put off, since somebody is going to read the parameters."""
+        """Apply all updates that were deferred. The loop calls this before parameters are read."""
 
 
 class AdamW(torch.optim.AdamW):
-    """PyTorch's AdamW, which puts nothing off."""
+    """PyTorch's AdamW, which defers no updates."""
 
     def settle(self) -> None:
-        """There is nothing to finish."""
+        """Do nothing: no updates are deferred."""
 
 
 @dataclass
 class Log:
-    """What a training did: its best epoch, and for each epoch the loss and, where it was checked, the metric."""
+    """The log of a training."""
 
     best_epoch: int = 0
-    rows: list[dict[str, float]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list, compare=False)  # of each epoch without its check; not saved
+    rows: list[dict[str, float]] = field(default_factory=list)  # epoch, loss, and the metric if it was checked
+    seconds: list[float] = field(default_factory=list, compare=False)  # time of each epoch without its check; not saved
 
     @property
     def epochs(self) -> int:
-        """How many epochs a refit takes: at least one."""
+        """The number of epochs for a refit, at least one."""
         return max(self.best_epoch, 1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,21 +67,21 @@ class Log:
 
 @dataclass(kw_only=True)
 class Loop:
-    """Adam(W) over batches of users, and when to look at the metric."""
+    """The options of a training: Adam(W) over batches of users, with early stopping."""
 
     max_epochs: int
-    batch_size: int
+    batch_size: int  # users
     lr: float
     device: torch.device
     weight_decay: float = 0.0
-    patience: int = 10  # checks without a better metric before training stops
+    patience: int = 10  # training stops after so many checks without a better metric
     check_every: int = 1  # epochs between two checks
     tolerance: float = 0.0  # keep the last epoch whose metric is within this share of the best
     precision: Precision = "auto"
     clip: float | None = None  # the largest norm of a gradient
-    from_start: bool = False  # whether the start may be the best, as epoch 0
+    from_start: bool = False  # whether the parameters before training may be the best, as epoch 0
     seed: int = 0
-    label: str = "training"
+    label: str = "training"  # the name in progress and messages
 
     def minimise(
         self,
@@ -91,9 +91,10 @@ class Loop:
         stop: Stop,
         optimizer: Optimizer | None = None,
     ) -> Log:
-        """Minimise `loss` (a sum over the users of a batch) over all users with a history, by AdamW by default.
+        """Minimise `loss` in the parameters, in place, over all users with a history. AdamW is the default optimiser.
 
-        A loss that builds no autograd graph fills the gradients itself, with those of its mean over the users.
+        `loss` is a sum over the users of a batch. It may compute gradients by hand instead of building an autograd graph.
+        It then writes the gradients of its mean over the users itself.
         """
         optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
         epochs = _Epochs(self, loss, parameters, histories, optimizer)
@@ -141,12 +142,12 @@ class _Epochs:
         self.draws = torch.Generator(loop.device).manual_seed(loop.seed)
         self.order = torch.Generator().manual_seed(loop.seed)
         self.who = (histories.host_size > 0).nonzero().squeeze(1)
-        # a small last batch would step as far as the others on a handful of users
+        # Batches have equal sizes: a small last batch would take a step as long as the others, from a few users.
         batches = max(math.ceil(len(self.who) / loop.batch_size), 1)
         self.size = math.ceil(len(self.who) / batches)
 
     def run(self) -> float:
-        """One epoch: the mean loss of a user."""
+        """Run one epoch. Returns the mean loss over users."""
         total = torch.zeros((), dtype=torch.float64, device=self.loop.device)
         shuffled = self.who[torch.randperm(len(self.who), generator=self.order)]
         for index in pieces(shuffled, self.size):
@@ -163,7 +164,7 @@ class _Epochs:
 
 
 class _Best:
-    """The best weights so far, and how many checks ago they were found."""
+    """The best weights so far, and how many checks ago the metric last rose (`stale`)."""
 
     def __init__(self, loop: Loop, parameters: Sequence[Tensor], stop: Stop) -> None:
         self.parameters, self.tolerance = parameters, loop.tolerance
@@ -173,7 +174,7 @@ class _Best:
             self.metric = stop.metric()
 
     def see(self, epoch: int, metric: float) -> None:
-        """Keep the weights of this epoch if they are the best, or about as good and later."""
+        """Keep the weights of this epoch if they are the best, or within the tolerance of the best."""
         better = metric > self.metric
         self.metric = max(self.metric, metric)
         self.stale = 0 if better else self.stale + 1
@@ -184,7 +185,7 @@ class _Best:
 
     @torch.no_grad()
     def restore(self) -> int:
-        """Put the best weights back; their epoch."""
+        """Write the best weights back into the parameters. Returns their epoch."""
         for now, kept in zip(self.parameters, self.weights, strict=True):
             now.copy_(kept)
         return self.epoch
@@ -192,7 +193,7 @@ class _Best:
 
 @contextmanager
 def trainable(parameters: Sequence[Tensor]) -> Iterator[None]:
-    """Parameters that autograd follows inside, and that are plain tensors without gradients afterwards."""
+    """Inside, autograd tracks the parameters. Afterwards they are plain tensors without gradients."""
     for parameter in parameters:
         parameter.requires_grad_()
     try:
@@ -204,7 +205,7 @@ def trainable(parameters: Sequence[Tensor]) -> Iterator[None]:
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Inside, every training tells `watcher` about each check. An exception of the watcher ends the training."""
+    """Inside, every training calls `watcher` after each check. An exception of the watcher ends the training."""
     before = _watcher.set(watcher)
     try:
         yield
@@ -214,7 +215,7 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 @contextmanager
 def products(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Matrix products in the precision asked for.
+    """Inside, matrix products have the given precision.
 
     "auto" is TF32 on a GPU and float32 elsewhere. "bf16" is PyTorch's autocast.
     """

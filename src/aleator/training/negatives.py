@@ -1,4 +1,4 @@
-"""Unobserved items, drawn for the observed pairs of a batch."""
+"""Negatives: unobserved items, drawn at random for the observed pairs of a batch."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from aleator.batches import Users
 
 
 def unobserved(users: Users, n_items: int, draws: int, generator: torch.Generator) -> Users:
-    """The batch with `draws` unobserved items in place of each observed one, those of a pair side by side.
+    """The batch with `draws` negatives in place of each observed item. The negatives of a pair are side by side.
 
-    All that a user did not observe are equally likely. Nothing is rejected: the r-th of them, in the order of their ids,
-    is r + k, where k items of the history come before it. Each has its share of the weight of the pair; 0 where a user
-    observed everything. Histories must ascend.
+    All items that a user did not observe are equally likely. The weight of a pair is divided among its negatives. It
+    becomes 0 if the user observed every item. The items of each history must ascend.
+
+    No draw is rejected. Sort the unobserved items of a user by id and count them from 0: number m has the id m + h, where
+    h items of the history have a lower id. So it is enough to draw m, and to find h by a binary search.
     """
-    n, first = len(users.item), users.size.cumsum(0) - users.size
-    missed = users.item - (torch.arange(n, device=first.device) - first[users.row])  # unobserved ones of lower id
+    n = len(users.item)
+    first = users.size.cumsum(0) - users.size  # [B] where each history starts
+    inside = torch.arange(n, device=first.device) - first[users.row]  # [n] place of each item in its history
+    below = users.item - inside  # [n] how many unobserved items have a lower id
+
     row = users.row.repeat_interleave(draws, output_size=n * draws)
-    left = (n_items - users.size)[row]
-    place = whole_below(left, generator)
-    passed = torch.searchsorted(users.row * n_items + missed, row * n_items + place, right=True) - first[row]
-    weight = users.weight.repeat_interleave(draws, output_size=n * draws) * (left > 0) / draws
-    return replace(users, row=row, item=(place + passed).clamp_max(n_items - 1), weight=weight, size=users.size * draws)
+    unseen = (n_items - users.size)[row]  # [n draws] how many items the user did not observe
+    number = whole_below(unseen, generator)
+    keys = users.row * n_items + below
+    history = torch.searchsorted(keys, row * n_items + number, right=True) - first[row]
+    item = (number + history).clamp_max(n_items - 1)
+    weight = users.weight.repeat_interleave(draws, output_size=n * draws) * (unseen > 0) / draws
+    return replace(users, row=row, item=item, weight=weight, size=users.size * draws)
 
 
 def whole_below(bound: Tensor, generator: torch.Generator) -> Tensor:
-    """For each bound a whole number from 0 up to below it, drawn evenly; 0 where the bound is not positive."""
+    """For each bound, a random whole number from 0 to bound - 1, all equally likely. 0 if the bound is not positive."""
     return torch.randint(1 << 62, bound.shape, generator=generator, device=bound.device) % bound.clamp_min(1)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 class Stop:
     """When a training ends: by early stopping on a metric, or after a number of epochs.
 
-    With a `metric` (higher is better), training checks it as it goes on, stops once it no longer rises, and restores
-    the best weights. Without one, training runs for exactly `epochs`.
+    With a `metric`, training checks it, stops once it no longer rises, and restores the best weights. Without one,
+    training runs for exactly `epochs`.
     """
 
-    metric: Callable[[], float] | None = None
-    epochs: int | None = None  # None: as many as the options allow
+    metric: Callable[[], float] | None = None  # higher is better
+    epochs: int | None = None  # None means the `max_epochs` of the options

@@ -1,7 +1,11 @@
-"""Search for good options: Optuna over the ranges that stand beside each class, chosen on validation alone.
+"""tune: search for good options with Optuna, in the `ranges` of each class.
 
-A trial fits on the training pairs less a validation part and is scored on that part, whatever the recipe; the test part
-does not reach it. The first trial has the default options, so that what is found is no worse than these.
+A trial fits on train and is scored on the validation part, whatever the recipe. It never sees the test part. The first
+trial has the default options, so the best options are no worse on validation than the defaults.
+
+tune      Checks its arguments and runs the search.
+Search    Holds what is searched. It makes a recommender from options and measures it.
+Tuned     The result.
 """
 
 from __future__ import annotations
@@ -39,18 +43,28 @@ Only = Literal["model", "uncertainty"]
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found."""
+    """The result of `tune`.
 
-    metric: str  # what was maximised, on validation
-    value: float  # its best
-    default: float | None  # what the default options reach; None where they failed
-    options: dict[str, Any]  # the best, and those that were fixed, as a config file has them
-    trials: list[dict[str, Any]]  # one row each, the best first and then those that did not come to an end
-    importance: dict[str, float]  # share of each searched option in the variance; empty for too few trials
-    best: Recommender = field(repr=False)  # with the best options, not fitted yet
+    Attributes:
+        metric: The metric that was maximised on validation, such as "recall@20".
+        value: The best value of the metric.
+        default: The value with the default options. None if that trial failed.
+        options: The best options and the fixed ones, as in a config file.
+        trials: One row for each trial. Complete trials come first, the best of them at the top.
+        importance: Share of each searched option in the variance of the metric. Empty if there are too few trials.
+        best: A recommender with the best options. It is not fitted yet.
+    """
+
+    metric: str
+    value: float
+    default: float | None
+    options: dict[str, Any]
+    trials: list[dict[str, Any]]
+    importance: dict[str, float]
+    best: Recommender = field(repr=False)
 
     def to_toml(self, comment: str = "") -> str:
-        """The best options as a config file."""
+        """The best options as the text of a config file, below an optional comment."""
         lines = [f"# {line}" for line in comment.splitlines()]
         tables = {name: value for name, value in self.options.items() if isinstance(value, dict)}
         for title, table in [("", self.options), *tables.items()]:
@@ -80,19 +94,36 @@ def tune(
     device: str | None = None,
     max_epochs: int | None = None,
 ) -> Tuned:
-    """Search the options of a model, and of the uncertainty on top of it, for the best Recall on validation.
+    """Search for the options of a model, and of the uncertainty on top of it, with the best Recall on validation.
 
-    Maximised is the Recall@20 of the bare model; with `uncertainty`, what `select` says, at the best lam of each trial
-    ("overall", which is Recall@20, if not told). Options in `settings` (as in a config file) are fixed; `only` searches
-    one part and leaves the other as it is.
+    The test part is not used. The first trial has the default options. Trials that fall behind are pruned. A trial that
+    fails counts as a trial, and the search goes on.
 
-    `study` is a file that keeps all trials: calling again goes on until it holds `trials` of them. No trial begins after
-    `timeout` seconds. Trials that fall behind others are pruned; those that fail are counted and passed over.
+    Args:
+        data: A split, or interactions without a split. Without a validation part, a share of train is held out.
+        model: Name of the model, such as "mf" or "lightgcn".
+        uncertainty: Tune an AUR with this model, or the bare model if False.
+        only: Search only the options of the "model", or only those of the "uncertainty". By default both.
+        select: With uncertainty, what to maximise at the best lam of each trial: "overall" is Recall@20 (the default),
+            "balanced" is tail-absolute Recall@50. A bare model is tuned for Recall@20.
+        recipe: "ours", or "paper" to search the grids of the paper.
+        settings: Options that are fixed, as in a config file, such as `{"alpha": 2, "model": {"dim": 64}}`.
+        trials: Number of trials.
+        timeout: No trial begins after so many seconds.
+        study: A file that keeps all trials. A later call with the same file continues until it holds `trials` trials.
+        estimator: Name of the estimator: "factor" or "mlp".
+        seed: Seed of the search and of the fits.
+        device: Where to compute: "cpu", "cuda", or "auto" for the GPU if there is one.
+        max_epochs: Largest number of epochs of each training.
+
+    Returns:
+        The best options, all trials, and a recommender with the best options that is not fitted yet.
     """
     need("optuna", "tuning")
     require(isinstance(trials, int) and trials >= 1, f"trials is {trials!r}", "give a number of at least 1")
     require(only in (None, "model", "uncertainty"), f"only is {only!r}", "give 'model' or 'uncertainty'")
     require(timeout is None or timeout > 0, f"timeout is {timeout}", "give a number of seconds above 0")
+
     fixed = dict(settings or {})
     require("lam" not in fixed, "lam is chosen in every trial", "leave it out")
     if uncertainty:
@@ -102,15 +133,16 @@ def tune(
     common: dict[str, Any] = {"seed": seed, "device": device, "max_epochs": max_epochs}
     common |= {"estimator": estimator} if uncertainty else {}
     default = build(model, fixed, with_uncertainty=uncertainty, recipe=recipe, **common)
-    ranges = {n: where for n, (where, _) in _searched(default, only).items() if n not in _flat(fixed)}
+    ranges = {name: where for name, (where, _) in _searched(default, only).items() if name not in _flat(fixed)}
     require(
         bool(ranges),
         f"no option of {model} is left to search",
         "fix fewer of them, search all parts, or use recipe ours",
     )
-    part = as_split(data).carve(default.valid, default.seed)
-    nothing = part.train.take(np.zeros(len(part.train), bool))
-    search = Search(replace(part, test=nothing), model, default, ranges, _flat(fixed), common)
+
+    split = as_split(data).carve(default.valid, default.seed)
+    nothing = split.train.take(np.zeros(len(split.train), bool))
+    search = Search(replace(split, test=nothing), model, default, ranges, _flat(fixed), common)
     with silent():
         opened = open_study(None if study is None else Path(study), search.about(), search.prune)
         run(opened, search, trials, timeout)
@@ -119,28 +151,29 @@ def tune(
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, and how well options do. Options go by their full names, such as model.dim."""
+    """What is searched, and how options are measured. Options have their full names, such as model.dim."""
 
-    part: Split  # train and valid, and nothing to test on
-    model: str
-    default: Recommender
-    ranges: Ranges
-    fixed: dict[str, Any]
-    common: dict[str, Any]
+    part: Split  # train and valid, with an empty test part
+    model: str  # its name
+    default: Recommender  # with the default options and the fixed ones
+    ranges: Ranges  # of the searched options
+    fixed: dict[str, Any]  # options that the caller set
+    common: dict[str, Any]  # arguments of `build` that all trials share
     cache: ModelCache = field(default_factory=lambda: ModelCache(everything=True))  # for trials that share their model
 
     @property
     def metric(self) -> str:
+        """The metric to maximise."""
         balanced = isinstance(self.default, AUR) and self.default.select == "balanced"
         return "tail_recall@50" if balanced else "recall@20"
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The default values of what is searched."""
-        return {n: value for n, (_, value) in _searched(self.default, None).items() if n in self.ranges}
+        """The default values of the searched options."""
+        return {name: value for name, (_, value) in _searched(self.default, None).items() if name in self.ranges}
 
     def about(self) -> dict[str, Any]:
-        """What trials must have in common to be compared, as JSON."""
+        """What trials must have in common to be comparable, as a dict for JSON."""
         about = {
             "dataset": self.part.name,
             "pairs": [self.part.train.fingerprint, self.part.valid.fingerprint],
@@ -155,12 +188,12 @@ class Search:
         return made
 
     def make(self, options: Mapping[str, Any]) -> Recommender:
-        """A recommender with `options` beside those that are fixed."""
+        """A recommender with `options` and the fixed ones."""
         settings, with_uncertainty = _nested({**self.fixed, **options}), isinstance(self.default, AUR)
         return build(self.model, settings, with_uncertainty=with_uncertainty, recipe=self.default.recipe, **self.common)
 
     def measure(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Fit on train and look at valid: the Recalls, lam, and the epochs that were chosen."""
+        """Fit on train and measure on valid. Returns the Recalls, the chosen epochs, and lam of an AUR."""
         made = self.make({**options, "refit": False})
         if isinstance(made, AUR):
             return self._measure_blend(made)
@@ -175,8 +208,9 @@ class Search:
         return {**found, "epochs": made.log and made.log.best_epoch}
 
     def _measure_blend(self, made: AUR) -> dict[str, Any]:
+        """`measure`, for an AUR."""
         part = self.part
-        if made.conventions.on_test:  # it chooses on what it takes for the test part
+        if made.conventions.on_test:  # recipe "paper" chooses on the test part: give it the validation part as that
             part = replace(part, valid=part.test, test=part.valid)
         same_model = not any(name.startswith("model.") for name in self.ranges)
         made.fit(part, cache=self.cache if same_model else None)
@@ -184,18 +218,21 @@ class Search:
         return {**row, "epochs": made.estimator.log and made.estimator.log.best_epoch}
 
     def watched(self, label: str) -> bool:
-        """Whether a training of this name is the one that trials are pruned by: the estimator's, where there is one."""
+        """Whether trials are pruned by the training of this label. It is that of the estimator, if there is one."""
         default = self.default
         return label == (LABEL if isinstance(default, AUR) else type(default).__name__)
 
     @property
     def prune(self) -> float:
-        """The share to prune: fewer where a check, by the uncertainty alone, says less about the blend."""
+        """The share of trials to prune. It is lower for an AUR.
+
+        The checks of an AUR rank by the uncertainty alone, which says less about the blend.
+        """
         return 0.25 if isinstance(self.default, AUR) else 0.5
 
 
 def _searched(made: Recommender, only: Only | None) -> dict[str, tuple[Between | Among, Any]]:
-    """The range and the value of each option that has a range, by full name."""
+    """The range and the value of each option that has a range, by the full name of the option."""
     parts: dict[str, Configurable] = {"model.": made}
     if isinstance(made, AUR):
         parts = {"model.": made.model} if only != "uncertainty" else {}
@@ -209,7 +246,7 @@ def _searched(made: Recommender, only: Only | None) -> dict[str, tuple[Between |
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by full name, from tables.
+    """Nested options by their full names.
 
     >>> _flat({"alpha": 2, "model": {"dim": 64}})
     {'alpha': 2, 'model.dim': 64}
@@ -221,7 +258,7 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `_flat`."""
+    """Options with full names as nested dicts: the inverse of `_flat`."""
     made: dict[str, Any] = {}
     for name, value in flat.items():
         table, _, last = name.rpartition(".")
@@ -230,11 +267,12 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tuned(study: optuna.Study, search: Search) -> Tuned:
-    complete, rest = ranked(study), in_state(study, "pruned", "failed", "stopped", "running")
-    problems = [t.user_attrs["problem"] for t in rest if "problem" in t.user_attrs]
-    require(
-        bool(complete), f"no trial came to its end ({(problems or ['too little time'])[-1]})", "change the settings"
-    )
+    """The result of a search, from the trials in its study."""
+    complete = ranked(study)
+    rest = in_state(study, "pruned", "failed", "stopped", "running")
+    problems = [trial.user_attrs["problem"] for trial in rest if "problem" in trial.user_attrs]
+    reason = problems[-1] if problems else "too little time"
+    require(bool(complete), f"no trial came to its end ({reason})", "change the settings")
     best = complete[0]
     return Tuned(
         metric=search.metric,
@@ -248,6 +286,7 @@ def _tuned(study: optuna.Study, search: Search) -> Tuned:
 
 
 def _row(trial: FrozenTrial, search: Search) -> dict[str, Any]:
+    """One trial as a row: its number and state, whether it has the default options, its figures and its options."""
     figures = dict(trial.user_attrs)
     default = figures.pop("defaults", None) is not None
     options = {**(search.defaults if default else {}), **trial.params}

@@ -1,4 +1,4 @@
-"""The trials of a search, kept in an Optuna study: opened or continued, made one by one, ranked."""
+"""The trials of a search, in an Optuna study: open or continue it, run trials, and rank them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from aleator.tuning.search import Search
 
-DECIDED = ("complete", "pruned", "failed")
-ENOUGH = 10  # complete trials before importance is more than chance
-_WARM_UP = 10  # epochs before a trial may be pruned: a slow start need not end badly
-_COMPARED = 5  # trials that came as far
+DECIDED = ("complete", "pruned", "failed")  # states of trials that count
+ENOUGH = 10  # complete trials that the importance of options takes; with fewer it is chance
+_WARM_UP = 10  # epochs before a trial may be pruned, since a slow start can still end well
+_COMPARED = 5  # trials that must have reached the same epoch before one is pruned there
 
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Optuna neither logs each trial nor warns of what is experimental in it."""
+    """Inside, Optuna does not log each trial and does not warn of its experimental features."""
     import optuna
 
     before = optuna.logging.get_verbosity()
@@ -48,9 +48,9 @@ def silent() -> Iterator[None]:
 
 
 def open_study(path: Path | None, about: dict[str, Any], prune: float) -> optuna.Study:
-    """The study of a file, made where there is none; one that belongs to other settings is refused.
+    """The study in a file, or a new one. Without a path, it is in memory. A study of other settings is refused.
 
-    Of the trials that come to an epoch, the worst `prune` (a share) go no further.
+    `about` holds the settings. `prune` is a share: of the trials that reach an epoch, the worst `prune` are pruned.
     """
     import optuna
     from sqlalchemy import URL
@@ -58,7 +58,7 @@ def open_study(path: Path | None, about: dict[str, Any], prune: float) -> optuna
 
     storage = None
     if path is not None:
-        require(not path.exists() or _is_study(path), f"'{path}' is no study", "give another file")
+        require(not path.exists() or _is_study(path), f"'{path}' is not a study", "give another file")
         try:
             storage = optuna.storages.RDBStorage(URL.create("sqlite", database=str(path)).render_as_string())
         except (RuntimeError, SQLAlchemyError) as error:
@@ -68,19 +68,27 @@ def open_study(path: Path | None, about: dict[str, Any], prune: float) -> optuna
     study = optuna.create_study(
         storage=storage, study_name="aleator", direction="maximize", pruner=pruner, load_if_exists=True
     )
-    there = study.user_attrs or about
-    other = [f"{n} ({there.get(n)} there, {here} here)" for n, here in about.items() if there.get(n) != here]
-    require(
-        not other,
-        f"'{path}' is a study of other settings: " + ", ".join(o if len(o) < 200 else o.split()[0] for o in other),
-        "give another file, or the settings that it was made with",
-    )
+    _require_same(study, about, path)
     for name, value in about.items():
         study.set_user_attr(name, value)
     return study
 
 
+def _require_same(study: optuna.Study, about: dict[str, Any], path: Path | None) -> None:
+    """Refuse a study whose settings differ from `about`. The message names the settings that differ."""
+    there = study.user_attrs or about
+    other = [
+        f"{name} ({there.get(name)} there, {here} here)" for name, here in about.items() if there.get(name) != here
+    ]
+    require(
+        not other,
+        f"'{path}' is a study of other settings: " + ", ".join(o if len(o) < 200 else o.split()[0] for o in other),
+        "give another file, or the settings that it was made with",
+    )
+
+
 def _is_study(path: Path) -> bool:
+    """Whether a file holds an Optuna study."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             return bool(file.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone())
@@ -89,45 +97,56 @@ def _is_study(path: Path) -> bool:
 
 
 def state(trial: FrozenTrial) -> str:
-    """complete, pruned, failed; stopped by Ctrl-C; running, here, elsewhere or until it was killed; or waiting."""
+    """The state of a trial: "complete", "pruned", "failed", "stopped", "running" or "waiting".
+
+    "stopped" is a trial that Ctrl-C ended. "running" may also be a trial whose process was killed.
+    """
     name = trial.state.name.lower()
-    return name if name != "fail" else "failed" if "problem" in trial.user_attrs else "stopped"
+    if name != "fail":
+        return name
+    return "failed" if "problem" in trial.user_attrs else "stopped"
 
 
 def in_state(study: optuna.Study, *states: str) -> list[FrozenTrial]:
-    return [t for t in study.get_trials(deepcopy=False) if state(t) in states]
+    """The trials in one of these states."""
+    return [trial for trial in study.get_trials(deepcopy=False) if state(trial) in states]
 
 
 def ranked(study: optuna.Study) -> list[FrozenTrial]:
-    """Complete ones, the best first; of equal ones the earlier, so that the defaults win a tie."""
-    return sorted(in_state(study, "complete"), key=lambda t: (-t.values[0], t.number))
+    """The complete trials, the best first. Of equal ones the earlier is first, so that the defaults win a tie."""
+    return sorted(in_state(study, "complete"), key=lambda trial: (-trial.values[0], trial.number))
 
 
 def run(study: optuna.Study, search: Search, trials: int, timeout: float | None) -> None:
-    """Make trials until there are so many, those that were stopped not counted."""
+    """Run trials until the study holds `trials` of them. Stopped trials do not count."""
     _enqueue_the_defaults(study, search)
     end = time.monotonic() + (timeout or math.inf)
     with progress(f"tuning {search.model}", trials) as shown:
         shown.advance(len(in_state(study, *DECIDED)))
         while len(in_state(study, *DECIDED)) < trials and time.monotonic() < end:
             _attempt(study, search)
-            shown.advance(1, **{f"best {search.metric}": t.values[0] for t in ranked(study)[:1]})
+            shown.advance(1, **{f"best {search.metric}": best.values[0] for best in ranked(study)[:1]})
 
 
 def _enqueue_the_defaults(study: optuna.Study, search: Search) -> None:
-    """As the next trial, unless there was one. Options whose default lies outside their range ("auto") are not told."""
-    if not any("defaults" in t.user_attrs for t in in_state(study, *DECIDED, "waiting")):
-        known = {n: v for n, v in search.defaults.items() if _inside(search.ranges[n], v)}
+    """Make the default options the next trial, unless there is such a trial.
+
+    Optuna gets only the defaults that lie in their range. The others, such as "auto", stay as they are.
+    """
+    if not any("defaults" in trial.user_attrs for trial in in_state(study, *DECIDED, "waiting")):
+        known = {name: value for name, value in search.defaults.items() if _inside(search.ranges[name], value)}
         study.enqueue_trial(known, user_attrs={"defaults": list(known)})
 
 
 def _inside(where: Between | Among, value: Any) -> bool:
+    """Whether a value lies in a range."""
     if isinstance(where, Among):
-        return any(value == v and type(value) is type(v) for v in where.values)
+        return any(value == each and type(value) is type(each) for each in where.values)
     return isinstance(value, (int, float)) and where.low <= value <= where.high
 
 
 def _suggest(trial: optuna.Trial, name: str, where: Between | Among) -> Any:
+    """The value of an option that Optuna suggests for a trial."""
     if isinstance(where, Among):
         return trial.suggest_categorical(name, where.values)
     if where.whole:
@@ -136,29 +155,32 @@ def _suggest(trial: optuna.Trial, name: str, where: Between | Among) -> Any:
 
 
 def _attempt(study: optuna.Study, search: Search) -> None:
-    """One trial, from the choice of its options to its result in the study."""
+    """Run one trial: choose its options, fit and measure, and write the result into the study."""
     import optuna
 
-    # a sampler for each: a search that was stopped then goes on as if it had not been
+    # Each trial has a sampler of its own seed. A search that was stopped then continues as if it had not been.
     draw = np.random.SeedSequence([search.default.seed, len(in_state(study, *DECIDED, "running"))]).generate_state(1)
     study.sampler = optuna.samplers.TPESampler(seed=int(draw[0]), multivariate=False, constant_liar=False)
     trial = study.ask()
-    known: list[str] | None = trial.user_attrs.get("defaults")
+    known: list[str] | None = trial.user_attrs.get("defaults")  # None unless this is the trial of the defaults
 
     def watch(label: str, epoch: int, metric: float) -> None:
+        """Report each check of the training. The trial of the defaults is never pruned."""
         if search.watched(label):
             trial.report(metric, epoch)
             if known is None and trial.should_prune():
                 raise optuna.TrialPruned
 
     def tell(state: str, **figures: Any) -> None:
+        """Write the result into the study."""
         for name, value in {**figures, "seconds": round(time.perf_counter() - start, 2)}.items():
             trial.set_user_attr(name, value)
         study.tell(trial, figures.get(search.metric), optuna.trial.TrialState[state])
 
     start = time.perf_counter()
     try:
-        options = {n: _suggest(trial, n, search.ranges[n]) for n in (search.ranges if known is None else known)}
+        names = search.ranges if known is None else known
+        options = {name: _suggest(trial, name, search.ranges[name]) for name in names}
         with watching(watch):
             figures = search.measure(options)
     except optuna.TrialPruned:
@@ -175,17 +197,18 @@ def _attempt(study: optuna.Study, search: Search) -> None:
 def importance(trials: list[FrozenTrial], search: Search) -> dict[str, float]:
     """The share of each option in the variance of the results (fANOVA, Hutter et al., 2014), the largest first.
 
-    Empty for too few trials, equal ones or one option, and without scikit-learn. Trials come ranked.
+    `trials` are complete and ranked. The result is empty if there are too few of them, if all have the same value, if one
+    option is searched, or without scikit-learn.
     """
     import optuna
 
-    whole = [t for t in trials if t.params.keys() == search.ranges.keys()]
+    whole = [trial for trial in trials if trial.params.keys() == search.ranges.keys()]
     enough = len(whole) >= ENOUGH and len(search.ranges) > 1 and whole[0].values != whole[-1].values
     if not enough or importlib.util.find_spec("sklearn") is None:
         return {}
     study = optuna.create_study(direction="maximize")
     study.add_trials(whole)
-    # not PED-ANOVA, which needs no library: it hardly sees options of a few values
+    # PED-ANOVA would need no scikit-learn, but it hardly sees options with a few values.
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return {name: float(share) for name, share in shares.items()}

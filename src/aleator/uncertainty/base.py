@@ -1,4 +1,4 @@
-"""What every uncertainty estimator is: it learns the log-variance of labels on top of frozen expectations."""
+"""The base of uncertainty estimators. They learn the log-variance of labels on top of a frozen model."""
 
 from __future__ import annotations
 
@@ -17,49 +17,52 @@ from aleator.uncertainty.objective import Objective
 
 
 class Expectation(Protocol):
-    """What the estimator needs of a fitted model: r of blocks, and of the pairs that the model was fitted on."""
+    """What the estimator needs of a fitted model: the expectation r of blocks and of observed pairs."""
 
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor: ...
-    def score_pairs(self, users: Users) -> Tensor: ...
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor: ...  # [B, n_items] or [B, len(items)]
+    def score_pairs(self, users: Users) -> Tensor: ...  # [n], one for each history item
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(Configurable, ABC):
-    """Estimates s_ui, the log-variance of a label, from a user's history alone. Newcomers need no training."""
+    """An estimator of s_ui, the log-variance of a label.
 
-    device: str = "auto"
-    seed: int = 0
+    It sees a user only by the history, so newcomers need no training. The uncertainty is sigma = sqrt(exp(s) / K).
+    """
 
-    log: Log | None = field(default=None, init=False)
+    device: str = "auto"  # where to compute; by default that of the AUR
+    seed: int = 0  # seed of all random draws; by default that of the AUR
+
+    log: Log | None = field(default=None, init=False)  # of the training
 
     @abstractmethod
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
-        """Minimise the objective over all pairs, until `stop` says so."""
+        """Minimise the objective over all pairs. `stop` says when training ends."""
 
     @abstractmethod
     def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """s, [B, n_items] or [B, len(items)]."""
+        """The log-variances s of a batch, [B, n_items] or [B, len(items)]."""
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """p [B, dim] and q [n_items, dim] whose inner products are the log-variances; None where there are none."""
+        """p [B, dim] and q [n_items, dim], whose inner products are the log-variances. None if there are none."""
         return None
 
     @abstractmethod
     def observed(self, users: Users) -> Tensor:
-        """s of each item of each history as training sees it, [n]."""
+        """s of each item of each history, as training computes it, [n]."""
 
     @abstractmethod
     def sample(self, n_items: int, draw: torch.Generator) -> Tensor | None:
-        """Sorted random items to train a batch on; None for all of them."""
+        """Sorted random items to train a batch on, or None for all items."""
 
     @abstractmethod
     def parameters(self) -> list[Tensor]:
-        """What gradients train. The log-variances are differentiable in it."""
+        """The trained tensors. The log-variances are differentiable in them."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """What was learned, by the names that it is saved under."""
+        """The tensors to save, by name."""
 
     @abstractmethod
     def set_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `tensors`."""
+        """Take over what `tensors` returned."""

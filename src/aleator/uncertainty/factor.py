@@ -1,4 +1,4 @@
-"""The paper's estimator: two item projections, one for histories and one for candidates."""
+"""The paper's estimator: two projections of the items, one for histories and one for candidates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 RANDOM = Schedule(lr=3e-3, weight_decay=0.3, steps=16, patience=8, check_every=2, tolerance=0.0)
 SPECTRAL = Schedule(lr=2e-4, weight_decay=0.0, steps=12, patience=5, check_every=1, tolerance=0.01)
-# a step on sampled items is cheap, learns less, and is noisier
+# A step on sampled items is cheap and noisy, and learns less. So there are more steps and more patience.
 SPECTRAL_SAMPLED = Schedule(lr=2e-4, weight_decay=0.0, steps=24, patience=10, check_every=1, tolerance=0.01)
 
 
@@ -40,22 +40,25 @@ SPECTRAL_SAMPLED = Schedule(lr=2e-4, weight_decay=0.0, steps=24, patience=10, ch
 class FactorEstimator(ProductEstimator):
     """s_ui = <p_u, q_i>, p_u = act(sum of z_i over the history / sqrt(size of the history)) (Wang et al., 2023).
 
-    `self_exclude` leaves an observed item out of the history when its own loss is computed: at recommendation time no
-    candidate is part of the history. `history_dropout` drops that share of the history items in training.
+    This is the paper's estimator, and the default of `AUR`. It learns two vectors for each item: z for the items of a
+    history, and q for candidates.
+
+    `self_exclude` leaves an observed item out of the history when its own loss is computed. At recommendation time, a
+    candidate is not part of the history either.
 
     `init="spectral"` starts from the leading singular vectors of the interactions. It takes a tenth of the epochs that
-    random projections (the paper's) need. A number is the standard deviation of random projections. "auto" starts
-    spectrally where `dim` is far below the number of items. Other "auto" options follow from the start.
+    random projections (the paper's) need. A number is the standard deviation of random projections. "auto" is spectral
+    if `dim` is far below the number of items. The values of the other "auto" options depend on the start.
     """
 
-    dim: int = 1024
-    activation: Literal["linear", "relu", "tanh", "elu"] = "linear"
-    init: float | Literal["auto", "spectral"] = "auto"
-    self_exclude: bool = True
-    history_dropout: float = 0.0
+    dim: int = 1024  # dimensions of z and q
+    activation: Literal["linear", "relu", "tanh", "elu"] = "linear"  # activation of the summed history
+    init: float | Literal["auto", "spectral"] = "auto"  # start of z and q: spectral, or random with this deviation
+    self_exclude: bool = True  # whether to leave an observed item out of the history in its own loss
+    history_dropout: float = 0.0  # share of the history items that are dropped in training
 
-    z: Tensor = field(init=False)  # [n_items, dim] of the items of a history
-    q: Tensor = field(init=False)  # [n_items, dim] of candidates
+    z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
+    q: Tensor = field(init=False)  # [n_items, dim] for candidates
 
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {
         "init": 0.01,
@@ -95,7 +98,7 @@ class FactorEstimator(ProductEstimator):
         self.log = self.minimise(loss, self.parameters(), histories, stop, plan, rows)
 
     def schedule(self, spectral: bool, n_items: int, device: torch.device) -> Schedule:
-        """The options that were given, and for the rest what suits the start."""
+        """The training options. Those that are "auto" depend on the start and on whether items are sampled."""
         sample = self.sample_size(n_items, device)
         if not spectral:
             return self.resolved(RANDOM)
@@ -118,13 +121,13 @@ class FactorEstimator(ProductEstimator):
         return z, q
 
     def _require_memory(self, histories: Histories, checked: bool) -> None:
-        """Refuse what does not fit before anything is computed."""
-        copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; the best weights
+        """Refuse an estimator that does not fit in memory, before anything is computed."""
+        copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; with checks the best weights
         needed = 2 * copies * 4 * histories.n_items * self.dim
         require_memory(needed, histories.device, f"an estimator of {histories.n_items} items and dim {self.dim}")
 
     def _row_optimizer(self, histories: Histories, plan: Schedule) -> RowAdam | None:
-        """An optimiser that touches only the rows in use, where a batch uses few of them."""
+        """An optimiser that updates only the rows in use, or None if a batch uses many rows."""
         sample = self.sample_size(histories.n_items, histories.device)
         in_use = sample + self.users_at_a_time(histories, plan) * float(histories.host_size.double().mean())
         if not sample or histories.n_items <= 3 * in_use:
@@ -141,7 +144,7 @@ class FactorEstimator(ProductEstimator):
         items: Tensor | None = None,
         draw: torch.Generator | None = None,
     ) -> Tensor:
-        """The loss of a batch of users; its gradient is left in the tables."""
+        """The loss of a batch of users. Its gradient is written into the tables."""
         return factor_step(
             tables,
             users,
@@ -156,7 +159,7 @@ class FactorEstimator(ProductEstimator):
         )
 
     def _keep(self, users: Users, draw: torch.Generator | None) -> Tensor:
-        """[n] 1 for each history item that is summed, 0 for one that is dropped."""
+        """[n] 1 for each history item that is summed, 0 for one that dropout leaves out."""
         if self.history_dropout == 0 or draw is None:
             return torch.ones(len(users.item), dtype=self.z.dtype, device=self.z.device)
         drawn = torch.rand(len(users.item), generator=draw, device=self.z.device)

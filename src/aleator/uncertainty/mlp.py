@@ -1,4 +1,4 @@
-"""AUR-M: a multi-layer perceptron from the history to the log-variances of all items."""
+"""AUR-M: a multilayer perceptron from the history to the log-variances of all items."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SCHEDULE = Schedule(lr=1e-3, weight_decay=0.1, steps=32, patience=8, check_every
 class MLPEstimator(ProductEstimator):
     """s_u = W relu(W_2 relu(W_1 h_u + b_1) + b_2) + b, with h_u the multi-hot history (AUR-M of Wang et al., 2023).
 
-    h is scaled to length 1, so that long histories do not drive the first layer. `history_dropout` drops that share of
-    the history in training. An observed item is part of its own input here, and dropout weakens that short cut.
+    The input h is scaled to length 1, so that long histories do not dominate the first layer. An observed item is part of
+    its own input here. `history_dropout` weakens that shortcut.
     """
 
-    hidden: int = 1024  # units of each layer
-    history_dropout: float = 0.5
+    hidden: int = 1024  # units of each hidden layer
+    history_dropout: float = 0.5  # share of the history items that are dropped in training
 
     w1: Tensor = field(init=False)  # [n_items, hidden]
-    b1: Tensor = field(init=False)
+    b1: Tensor = field(init=False)  # [hidden]
     w2: Tensor = field(init=False)  # [hidden, hidden]
-    b2: Tensor = field(init=False)
+    b2: Tensor = field(init=False)  # [hidden]
     q: Tensor = field(init=False)  # [n_items, hidden + 1]: the last column is the bias
 
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {"history_dropout": 0.0}
@@ -56,7 +56,7 @@ class MLPEstimator(ProductEstimator):
         needed = 4 * (5 + (stop.metric is not None)) * (2 * n_items * self.hidden + self.hidden**2)
         require_memory(needed, histories.device, f"an estimator of {n_items} items and {self.hidden} hidden units")
         self._start(n_items, histories.device)
-        with trainable([self.w1, self.b1, self.w2, self.b2]):  # the gradient of q is by hand
+        with trainable([self.w1, self.b1, self.w2, self.b2]):  # the gradient of q is computed by hand
 
             def loss(users: Users, draw: torch.Generator) -> Tensor:
                 items = self.sample(n_items, draw)
@@ -72,7 +72,7 @@ class MLPEstimator(ProductEstimator):
             self.log = self.minimise(loss, self.parameters(), histories, stop, plan)
 
     def _start(self, n_items: int, device: torch.device) -> None:
-        """He et al. (2015) for the hidden layers; candidates start near 0, at the prior's mode."""
+        """The start of He et al. (2015) for the hidden layers. Log-variances start near 0, at the mode of the prior."""
         draw = torch.Generator().manual_seed(self.seed)
 
         def normal(rows: int, columns: int, spread: float) -> Tensor:
@@ -84,11 +84,12 @@ class MLPEstimator(ProductEstimator):
         self.q = normal(n_items, n + 1, 0.1 / n**0.5)
 
     def _keep(self, users: Users, draw: torch.Generator) -> Tensor:
+        """[n] 1 for each history item that is summed, 0 for one that dropout leaves out."""
         drawn = torch.rand(len(users.item), generator=draw, device=users.item.device)
         return (drawn >= self.history_dropout).to(self.q.dtype)
 
     def _forward(self, users: Users, keep: Tensor) -> Tensor:
-        """p [B, hidden + 1], the last column 1."""
+        """p [B, hidden + 1], whose last column is 1."""
         count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
         first = history_sum(self.w1, users, keep * count.clamp_min(1).rsqrt()[users.row])
         second = torch.relu(torch.relu(first + self.b1) @ self.w2 + self.b2)

@@ -1,4 +1,4 @@
-"""The paper's objective of the uncertainty estimator, once.
+"""The paper's objective of the uncertainty estimator. The formula stands only here.
 
 L = sum over pairs of w (  (r - Y)^2 / e^s  +  beta s  +  gamma s^2  ),   w = alpha where Y = 1 and 1 where Y = 0.
 
@@ -19,12 +19,12 @@ from aleator.kernels.ragged import triton_kernels
 
 @dataclass(frozen=True)
 class Objective:
-    """alpha, beta and gamma of the paper. `floor` is added to e^s: 0 in the paper, 1e-3 in its program."""
+    """The objective, with alpha, beta and gamma of the paper."""
 
     alpha: float = 1.0
     beta: float = 0.01
     gamma: float = 0.001
-    floor: float = 0.0
+    floor: float = 0.0  # added to e^s; 0 in the paper, 1e-3 in its released program
 
     @property
     def k(self) -> float:
@@ -32,20 +32,21 @@ class Objective:
         return 1 / self.beta
 
     def pairs(self, residual: Tensor, s: Tensor) -> Tensor:
-        """The loss of each pair before its weight; `residual` is r - Y."""
-        # with a floor, 1 / (e^s + floor) by a sigmoid: its derivative stays finite where e^s does not
+        """The loss of each pair, without its weight. `residual` is r - Y."""
+        # With a floor, a sigmoid computes 1 / (e^s + floor). Its derivative stays finite if e^s overflows.
         precision = torch.exp(-s) if self.floor == 0 else torch.sigmoid(math.log(self.floor) - s) / self.floor
         return residual.square() * precision + self.beta * s + self.gamma * s.square()
 
     def slope(self, residual: Tensor, s: Tensor) -> Tensor:
-        """The derivative of `pairs` in s."""
+        """The derivative of `pairs` by s."""
         precision = 1 / (torch.exp(s) + self.floor)
         return self.beta + 2 * self.gamma * s - residual.square() * precision * (1 - self.floor * precision)
 
     def block(self, r: Tensor, s: Tensor, n: int, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """`pairs` of a block of unobserved pairs summed, and `scale` times `slope` of each, in one pass over memory.
+        """The summed loss of a block of unobserved pairs, and `scale` times the slope of each pair.
 
-        r and s are [B, width] and may be overwritten. Only the first `n` columns count; the others fill up the block.
+        It takes one pass over memory. r and s are [B, width] and may be overwritten. Only the first `n` columns count.
+        The others are padding.
         """
         if s.is_cuda and triton_kernels() is not None:
             made: tuple[Tensor, Tensor] = triton_kernels().objective(
@@ -63,6 +64,6 @@ class Objective:
         return loss, slope.to(dtype)
 
     def reference(self, r: Tensor, y: Tensor, s: Tensor, weight: Tensor | float = 1.0) -> Tensor:
-        """The sum over a dense block, as the paper writes it. Every fast path is tested against this."""
+        """The objective of a dense block, as the paper writes it. Every fast path is tested against this."""
         w = torch.where(y == 1, self.alpha * weight, torch.ones_like(y))
         return (w * ((r - y) ** 2 / (torch.exp(s) + self.floor) + self.beta * s + self.gamma * s**2)).sum()

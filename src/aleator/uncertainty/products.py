@@ -1,4 +1,4 @@
-"""Estimators whose log-variance is an inner product: their training options, and the way through the one loop."""
+"""Estimators whose log-variance is an inner product: their training options, and their use of the training loop."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LABEL = "uncertainty estimator"
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How training goes on, where the options do not say so."""
+    """The values of options that are "auto"."""
 
     lr: float
     weight_decay: float
-    steps: int  # of an epoch, where the batch size is "auto"
+    steps: int  # steps of an epoch, if the batch size is "auto"
     patience: int
     check_every: int
     tolerance: float
@@ -36,23 +36,22 @@ class Schedule:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ProductEstimator(Estimator):
-    """s_ui = <p_u, q_i>. "auto" options follow from the schedule of the estimator.
+    """An estimator whose log-variance is an inner product, s_ui = <p_u, q_i>.
 
-    `tolerance` keeps the last epoch whose Recall@20 is within that share of the best. `sampled_items` trains each batch
-    on so many random items: observed pairs are exact, and the rest is weighted up. An epoch then costs the same whatever
-    the catalogue. "auto" samples where the catalogue is large for the device. `precision` is that of the products with
-    all items; "auto" takes bfloat16 where the device is fast at it.
+    An option that is "auto" takes its value from the schedule of the estimator. `sampled_items` trains each batch on a
+    random sample of the items. Observed pairs stay exact, and the others are weighted up. The cost of an epoch then does
+    not grow with the catalogue. "auto" samples if the catalogue is large for the device.
     """
 
-    weight_decay: float | Literal["auto"] = "auto"
-    lr: float | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"  # users
-    sampled_items: int | Literal["auto", "all"] = "auto"
-    max_epochs: int = 200
-    patience: int | Literal["auto"] = "auto"  # checks without a better Recall@20
-    check_every: int | Literal["auto"] = "auto"  # epochs
-    tolerance: float | Literal["auto"] = "auto"  # as a share of the best Recall@20
-    precision: Precision = "auto"
+    weight_decay: float | Literal["auto"] = "auto"  # weight decay of AdamW
+    lr: float | Literal["auto"] = "auto"  # learning rate of AdamW
+    batch_size: int | Literal["auto"] = "auto"  # users in a batch
+    sampled_items: int | Literal["auto", "all"] = "auto"  # random items that each batch is trained on
+    max_epochs: int = 200  # largest number of epochs
+    patience: int | Literal["auto"] = "auto"  # training stops after so many checks without a better Recall@20
+    check_every: int | Literal["auto"] = "auto"  # epochs between two checks of the validation Recall@20
+    tolerance: float | Literal["auto"] = "auto"  # keep the last epoch within this share of the best Recall@20
+    precision: Precision = "auto"  # of products with all items; "auto" is bfloat16 if the device is fast at it
 
     paper: ClassVar[dict[str, Any]] = {
         "weight_decay": 0.0,
@@ -86,16 +85,16 @@ class ProductEstimator(Estimator):
         return pair_products(*self.factors(users), users)
 
     def resolved(self, plan: Schedule) -> Schedule:
-        """The options that were given, and `plan` for the rest."""
+        """`plan` with the options that are not "auto" in place of its values."""
         names = ("lr", "weight_decay", "patience", "check_every", "tolerance")
         return replace(plan, **{name: getattr(self, name) for name in names if getattr(self, name) != "auto"})
 
     def users_at_a_time(self, histories: Histories, plan: Schedule) -> int:
-        """How many users a batch has."""
+        """The number of users of a batch."""
         return histories.batch_size(plan.steps) if self.batch_size == "auto" else self.batch_size
 
     def sample_size(self, n_items: int, device: torch.device) -> int:
-        """How many random items a batch is trained on; 0 for all of them."""
+        """The number of random items that a batch is trained on, or 0 for all items."""
         wanted = self.sampled_items
         if wanted == "auto":
             enough = budget(device).sampled_items
@@ -103,9 +102,9 @@ class ProductEstimator(Estimator):
         return 0 if wanted == "all" or wanted >= n_items else wanted
 
     def sample(self, n_items: int, draw: torch.Generator) -> Tensor | None:
-        """Sorted random items to train a batch on; None for all of them.
+        """Sorted random items to train a batch on, or None for all items.
 
-        They are drawn with repeats, and each is taken once. All sets of one size are equally likely.
+        They are drawn with replacement, and repeats are dropped. All sets of one size are equally likely.
         """
         size = self.sample_size(n_items, draw.device)
         if not size:
@@ -122,7 +121,7 @@ class ProductEstimator(Estimator):
         plan: Schedule,
         optimizer: Optimizer | None = None,
     ) -> Log:
-        """Minimise `loss` as `plan` says, in the parameters, in place."""
+        """Minimise `loss` in the parameters, in place, with the training options of `plan`."""
         loop = Loop(
             max_epochs=self.max_epochs,
             batch_size=self.users_at_a_time(histories, plan),
@@ -142,6 +141,6 @@ class ProductEstimator(Estimator):
         return log
 
     def product_dtype(self, p: Tensor) -> torch.dtype:
-        """The type of the products with the items."""
+        """The dtype of products with all items."""
         fast = p.dtype == torch.float32 and (p.is_cuda or fast_bfloat16())
         return torch.bfloat16 if self.precision == "bf16" or (self.precision == "auto" and fast) else p.dtype

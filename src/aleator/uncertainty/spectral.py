@@ -1,9 +1,9 @@
 """The spectral start: projections that give related items a high log-variance before training.
 
 The leading singular vectors of the normalised interactions, D_u^-1/2 R D_i^-1/2 = U S V', are the low-pass graph filter
-of collaborative filtering (Shen et al., 2021; He et al., 2020). With z = q = V S^1/2 related items have a high s. The
-scale and level of s are then fitted to the objective, on a sample. Training from there takes few epochs, where random
-projections need a hundred. Subspace iteration finds the singular vectors (Halko, Martinsson and Tropp, 2011).
+of collaborative filtering (Shen et al., 2021; He et al., 2020). With z = q = V S^1/2, related items have a high s. The
+scale and level of s are then fitted to the objective, on a sample. Training from there takes few epochs. From random
+projections it takes a hundred. Subspace iteration finds the singular vectors (Halko, Martinsson and Tropp, 2011).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 
 _ITERATIONS = 3
-_USERS, _ITEMS = 512, 2048  # the sample that scale and level are fitted on
+_USERS, _ITEMS = 512, 2048  # size of the sample that scale and level are fitted on
 
 
 def spectral_start(
     histories: Histories, dim: int, expectation: Expectation, objective: Objective, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """z and q, [n_items, dim] each; dimensions beyond the rank of the data are 0."""
+    """z and q, [n_items, dim] each. Dimensions beyond the rank of the data are 0."""
     vectors, values = singular_vectors(histories, dim, generator)
     table = torch.zeros((histories.n_items, dim), device=histories.device)
     table[:, : vectors.shape[1]] = vectors * values.sqrt()
@@ -35,7 +35,7 @@ def spectral_start(
 
 
 def singular_vectors(histories: Histories, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The k leading right singular vectors [n_items, k] and values of the normalised interactions."""
+    """The k leading right singular vectors [n_items, k] and singular values [k] of the normalised interactions."""
     everyone = histories.batch(torch.arange(histories.n_users))
     popularity = torch.bincount(everyone.item, minlength=histories.n_items)
     weight = (everyone.size[everyone.row] * popularity[everyone.item]).float().rsqrt()
@@ -52,7 +52,7 @@ def singular_vectors(histories: Histories, k: int, generator: torch.Generator) -
 
 
 def _orthonormal(table: Tensor) -> Tensor:
-    """An orthonormal basis of the columns, by the Cholesky factor of their products: far cheaper than QR."""
+    """An orthonormal basis of the columns, by the Cholesky factor of their products. It is far cheaper than QR."""
     products = (table.T @ table).double()
     products.diagonal().add_(1e-6 * products.diagonal().mean())
     root = torch.linalg.cholesky(products).float()
@@ -63,39 +63,51 @@ def _orthonormal(table: Tensor) -> Tensor:
 def _fit(
     histories: Histories, table: Tensor, expectation: Expectation, objective: Objective, generator: torch.Generator
 ) -> tuple[float, float, Tensor]:
-    """scale and level of s = scale <p_u, table_i> + level <p_u, mean p> / |mean p|^2, and that mean."""
+    """The best scale and level of s = scale <p_u, table_i> + level <p_u, mean p> / |mean p|^2, and the mean p [dim].
+
+    They minimise the objective on a random sample of users and items. The observed pairs of these users are all taken,
+    each without its own item in the history.
+    """
+    # the sample: users and their p, and items
     who = (histories.size > 0).nonzero().squeeze(1)
     some = who[torch.randperm(len(who), generator=generator, device=who.device)[:_USERS]]
     users = replace(histories.batch(some), trained=True)
     items = torch.randperm(histories.n_items, generator=generator, device=some.device)[:_ITEMS].sort().values
-    part = users.size.clamp_min(1).float().rsqrt()
-    p = history_sum(table, users, part[users.row])
+    norm = users.size.clamp_min(1).float().rsqrt()
+    p = history_sum(table, users, norm[users.row])
     mean = p.mean(0)
     direction = mean / mean.square().sum()
+
+    # unobserved pairs: products, levels and expectations, and a mask that leaves out the observed pairs
+    products = p @ table[items].T
+    r = expectation.score_block(users, items)
     column = torch.searchsorted(items, users.item).clamp_max(len(items) - 1)
     inside = items[column] == users.item
-    block, r = p @ table[items].T, expectation.score_block(users, items)
-    free = torch.ones_like(block).index_put_((users.row[inside], column[inside]), torch.zeros((), device=p.device))
-    level = (p @ direction)[:, None]
-    own = row_dots(table, table)[users.item] * part[users.row]
-    pairs = pair_products(p, table, users) - own
-    pair_level = level[users.row, 0] - (table @ direction)[users.item] * part[users.row]
+    unobserved = torch.ones_like(products)
+    unobserved.index_put_((users.row[inside], column[inside]), torch.zeros((), device=p.device))
+    levels = (p @ direction)[:, None]
+    up = histories.n_items / len(items)  # from the sample to all items
+
+    # observed pairs: products, levels and residuals
+    own = row_dots(table, table)[users.item] * norm[users.row]
+    observed_products = pair_products(p, table, users) - own
+    observed_levels = levels[users.row, 0] - (table @ direction)[users.item] * norm[users.row]
     residual = expectation.score_pairs(users) - 1
     weight = objective.alpha * users.weight
-    up = histories.n_items / len(items)
 
-    def loss(scale: float, shift: float) -> float:
-        others = (free * objective.pairs(r, scale * block + shift * level)).sum()
-        known = (weight * objective.pairs(residual, scale * pairs + shift * pair_level)).sum()
-        return float((up * others + known).double().nan_to_num(torch.inf))
+    def loss(scale: float, level: float) -> float:
+        others = (unobserved * objective.pairs(r, scale * products + level * levels)).sum()
+        observed = (weight * objective.pairs(residual, scale * observed_products + level * observed_levels)).sum()
+        return float((up * others + observed).double().nan_to_num(torch.inf))
 
-    scale, shift = 1 / float(pairs.mean().clamp_min(1e-6)), -2.0
-    lowest, step = loss(scale, shift), 1.0
-    while step > 0.02:  # a pattern search: the loss is smooth in both
-        around = [(scale * 2**step, shift), (scale / 2**step, shift), (scale, shift + step), (scale, shift - step)]
+    # a pattern search: the loss is smooth in both
+    scale, level = 1 / float(observed_products.mean().clamp_min(1e-6)), -2.0
+    lowest, step = loss(scale, level), 1.0
+    while step > 0.02:
+        around = [(scale * 2**step, level), (scale / 2**step, level), (scale, level + step), (scale, level - step)]
         found = min((loss(*there), there) for there in around)
         if found[0] < lowest:
-            lowest, (scale, shift) = found
+            lowest, (scale, level) = found
         else:
             step /= 2
-    return scale, shift, mean
+    return scale, level, mean

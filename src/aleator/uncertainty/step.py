@@ -1,11 +1,11 @@
-"""One training step of an estimator: the loss of a batch of users and its gradient, by hand.
+"""One training step of an estimator: the loss of a batch of users, and its gradient by hand.
 
-With s_ui = <p_u, q_i> the loss is a sum over pairs, so its slope g = dL/ds is known pair by pair. No autograd graph is
+The loss is a sum over pairs with s_ui = <p_u, q_i>, so its slope g = dL/ds is known for each pair. No autograd graph is
 needed:  dL/dp = g q  and  dL/dq = g' p.  From top to bottom:
 
-factor_step   the step of the factor estimator: from histories to p, the loss of all pairs, and back to z and q
-PairLoss      the loss of all pairs in p and q: observed pairs, and the others in blocks or on a sample of the items
-Objective     the formula, in objective.py
+factor_step   The step of the factor estimator: from histories to p, the loss of all pairs, and back to z and q.
+PairLoss      The loss of all pairs in p and q: observed pairs, and the others in blocks or on a sample of the items.
+Objective     The formula, in objective.py.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 
 Activation = Callable[[Tensor], Tensor]
-PAIRS_AT_A_TIME = 1 << 14  # observed pairs, where each needs a p of its own
-_ALIGNED = 64  # products are fast on a GPU when sides are multiples of that
+PAIRS_AT_A_TIME = 1 << 14  # observed pairs of a block, if each has a p of its own
+_ALIGNED = 64  # matrix products on a GPU are fast if their sides are multiples of this
 _MM_TAKES_DTYPE = "dtype" in torch.ops.aten.mm.overloads()  # type: ignore[no-untyped-call]  # PyTorch 2.8 and later
 
 
 @dataclass(frozen=True)
 class Tables:
-    """z and q, and their gradients, which a step overwrites: all rows, or the rows `used` (sorted item ids)."""
+    """z and q, and their gradients, which a step overwrites. They have all rows, or only those of the items `used`."""
 
     z: Tensor
     q: Tensor
     dz: Tensor
     dq: Tensor
-    used: Tensor | None = None
+    used: Tensor | None = None  # sorted dense ids of the rows; None for all items
 
     def place(self, items: Tensor) -> Tensor:
-        """The rows of items."""
+        """The rows of `items` in the tables."""
         return items if self.used is None else torch.searchsorted(self.used, items)
 
 
@@ -60,11 +60,11 @@ def factor_step(
 ) -> Tensor:
     """The objective summed over the users and all `n_items`, or estimated from the `items` (sorted).
 
-    It leaves the gradient of its mean over the users in the tables. `keep` [n] says which items of the histories are
-    summed. No `activation` is the identity. `dtype` is that of the products with all items.
+    The gradient of its mean over the users is written into the tables. `keep` [n] says which items of the histories are
+    summed. An `activation` of None is the identity. `dtype` is that of products with all items.
 
-    With `self_exclude`, s of an observed pair leaves the pair's own item out of the history. Where p is linear in the
-    history, that subtracts a number from s. Otherwise each observed pair has a p of its own.
+    With `self_exclude`, s of an observed pair leaves the pair's own item out of the history. Without an activation, that
+    only subtracts a number from s. With one, each observed pair has a p of its own.
     """
     here = replace(users, item=tables.place(users.item))
     summed, scale = history(tables.z, here, keep)
@@ -91,7 +91,7 @@ def factor_step(
 
 
 def history(z: Tensor, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
-    """The summed z of each history [B, dim], and 1 / sqrt of how many items were summed [B]."""
+    """The sum of z over each history [B, dim], and 1 / sqrt of the number of summed items [B]."""
     count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
     return history_sum(z, users, keep), count.clamp_min(1).rsqrt()
 
@@ -105,7 +105,7 @@ def _each_without_itself(
     own: Tensor,
     activation: Activation,
 ) -> Tensor:
-    """The loss of the observed pairs where each has a p of its own, a few at a time; their gradients are added."""
+    """The loss of the observed pairs if each has a p of its own, some pairs at a time. It adds their gradients."""
     total = torch.zeros((), dtype=torch.float64, device=hidden.device)
     for first in range(0, len(own), PAIRS_AT_A_TIME):
         some = slice(first, first + PAIRS_AT_A_TIME)
@@ -122,7 +122,7 @@ def _each_without_itself(
 
 
 def _through(activation: Activation | None, x: Tensor, grad: Tensor) -> Tensor:
-    """dL/dx where dL/d activation(x) is `grad`."""
+    """dL/dx, if dL/d activation(x) is `grad`."""
     if activation is None:
         return grad
     with torch.enable_grad():
@@ -133,14 +133,15 @@ def _through(activation: Activation | None, x: Tensor, grad: Tensor) -> Tensor:
 class PairLoss:
     """The objective of a batch in p [B, dim] and q, where s = <p_u, q_i>.
 
-    All items are scored in blocks, with the observed pairs among them. Or the observed pairs are scored one by one, and
-    the others on a random set of items, weighted up. That is an unbiased estimate, and a step costs the same whatever
-    the catalogue. All terms are sampled together: beside exact terms for beta and gamma, training is far slower.
+    There are two ways. One scores all items in blocks, with the observed pairs among them. The other scores the observed
+    pairs one by one, and the others on a random sample of items, weighted up. That is an unbiased estimate, and its cost
+    does not grow with the catalogue. All terms are sampled together. With exact terms for beta and gamma, training is far
+    slower.
 
-    `backward` leaves the gradient of the mean over the users in `dp` and `dq`, and its part in s of the observed pairs in
-    `slopes` [n]. `dq` is overwritten. `place` gives the rows of items in q. `less` [n], where given, is subtracted from
-    the s of the observed pairs. `dtype` is that of the products with the items. They may be in bfloat16, and so may what
-    lies in memory between them; they accumulate in float32, and the slopes are computed in float32.
+    `backward` writes the gradient of the mean over the users into `dp` and `dq`, and the slopes in s of the observed
+    pairs into `slopes` [n]. `dq` is overwritten. `place` gives the rows of items in q. `less` [n], if given, is
+    subtracted from the s of the observed pairs. `dtype` is that of products with the items and of the blocks between
+    them, such as bfloat16. Sums and slopes are computed in float32.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class PairLoss:
         return loss
 
     def observed(self, s: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """The loss of the observed pairs `which`, whose s is given, and the slopes of the mean, which are kept."""
+        """The loss of the observed pairs `which` from their s, and the slopes of the mean over users. Slopes are kept."""
         if self.less is not None:
             s = s - self.less[which]
         weight, residual = self.objective.alpha * self.users.weight[which].to(s.dtype), self.residual[which]
@@ -183,7 +184,7 @@ class PairLoss:
         return (weight * self.objective.pairs(residual, s)).sum(dtype=torch.float64), slope
 
     def _on_sample(self, n_items: int, items: Tensor) -> Tensor:
-        """The unobserved pairs on `items`, weighted up to the whole catalogue."""
+        """The loss of the unobserved pairs, estimated from those with `items`."""
         up, place = n_items / len(items), self.place(items)
         column = torch.searchsorted(items, self.users.item).clamp_max(len(items) - 1)
         inside = items[column] == self.users.item
@@ -193,7 +194,7 @@ class PairLoss:
         return up * loss
 
     def _one_by_one(self) -> Tensor:
-        """The observed pairs."""
+        """The loss of the observed pairs, without blocks."""
         users = replace(self.users, item=self.place(self.users.item))
         loss, slopes = self.observed(pair_products(self.p, self.q, users), slice(None))
         self.dp += history_sum(self.q, users, slopes)
@@ -203,10 +204,10 @@ class PairLoss:
     def _blocks(
         self, q: Tensor, items: Tensor | None, pairs: tuple[Tensor, Tensor], up: float, with_observed: bool
     ) -> tuple[Tensor, Tensor]:
-        """The loss of all users and the rows of `q`, which are all items or `items`, and its gradient in `q`.
+        """The loss of all users and the rows of `q`, and its gradient in `q`. The rows are all items, or `items`.
 
-        A block of columns is made, used for both products and forgotten. `pairs` are the row and column of observed
-        pairs: their loss is added with `with_observed`, and left out otherwise. Gradients are `up` times larger.
+        Each block of columns is computed once and used for both gradients. `pairs` are the rows and columns of the
+        observed pairs. Their loss is left out unless `with_observed`. Gradients are multiplied by `up`.
         """
         p, scale = self.p, up / len(self.users)
         low_p, dp, dq = p.to(self.dtype), torch.zeros_like(p), []
@@ -222,7 +223,7 @@ class PairLoss:
             with torch.autocast(p.device.type, self.dtype, enabled=self.dtype == torch.bfloat16):
                 r = self.expectation.score_block(self.users, columns if items is None else items[columns])
             known = self.observed(s[row, column].to(p.dtype), chunk.which) if with_observed else None
-            s[row, column], r[row, column] = 0, 0  # with r = s = 0 the loss of an unobserved pair vanishes
+            s[row, column], r[row, column] = 0, 0  # the loss of an unobserved pair with r = s = 0 is 0
             loss, slope = self.objective.block(r, s, n, scale, self.dtype)
             total += loss
             if known is None:
@@ -237,17 +238,17 @@ class PairLoss:
 
 
 class _Chunk(NamedTuple):
-    """A range of columns, and the observed pairs inside it: which they are, and their rows and columns."""
+    """A range of columns, and the observed pairs inside it."""
 
     first: int
     last: int
-    which: Tensor | slice
+    which: Tensor | slice  # the numbers of the observed pairs
     row: Tensor
-    column: Tensor  # from the first of the range on
+    column: Tensor  # counted from `first`
 
 
 def _chunks(n: int, size: int, row: Tensor, column: Tensor) -> Iterator[_Chunk]:
-    """`n` columns, at most `size` at a time."""
+    """The columns 0 to n - 1 in ranges of at most `size`, with the observed pairs (row, column) of each range."""
     if n <= size:
         yield _Chunk(0, n, slice(None), row, column)
         return
@@ -260,7 +261,7 @@ def _chunks(n: int, size: int, row: Tensor, column: Tensor) -> Iterator[_Chunk]:
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """a @ b, in `dtype` where the device can accumulate into it."""
+    """a @ b as `dtype`. On a GPU it is accumulated in `dtype`, if PyTorch can do that."""
     if a.dtype != dtype and a.is_cuda and _MM_TAKES_DTYPE:
         return torch.mm(a, b, out_dtype=dtype)
     return (a @ b).to(dtype)

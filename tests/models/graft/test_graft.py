@@ -445,7 +445,7 @@ class TestTable:
         [
             (lambda f: f.rename({"score": "points"}), "no column 'score'.*points"),
             (lambda f: f.head(0), "no rows"),
-            (lambda f: pl.concat([f, f.head(2)]), "2 pairs stand twice"),
+            (lambda f: pl.concat([f, f.head(2)]), "2 pairs are twice"),
             (lambda f: f.with_columns(score=pl.lit("high")), "no numbers"),
             (lambda f: f.with_columns(score=pl.lit(None)), "missing or not finite|no numbers"),
             (lambda f: f.with_columns(item_id=pl.lit(None)), "missing values|item ids"),
@@ -492,8 +492,8 @@ class TestMistakes:
         for given, problem in (
             ({"users": users[1:]}, f"{len(users) - 1} user ids for the {len(users)} users"),
             ({"items": [*items, "more"]}, f"{n_items + 1} item ids for the {n_items} items"),
-            ({"items": [items[0], *items[:-1]]}, "item .* stands twice"),
-            ({"items": list(range(n_items))}, r"no item in common, such as \[0\] and \['i"),
+            ({"items": [items[0], *items[:-1]]}, "item .* is twice"),
+            ({"items": list(range(n_items))}, r"no item in common: the model has ids such as \[0\], and the data \['i"),
             ({"users": "u1"}, "1 user ids"),
         ):
             with pytest.raises(al.AleatorError, match=problem):

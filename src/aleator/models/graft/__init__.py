@@ -1,4 +1,4 @@
-"""Grafting: models that were fitted elsewhere, as the expectation."""
+"""Grafting: models that were fitted elsewhere serve as the expectation."""
 
 from aleator.models.graft.graft import GRAFTS, graft
 

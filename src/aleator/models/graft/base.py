@@ -1,4 +1,4 @@
-"""What every grafted model is: scores from elsewhere, matched to the data by ids and mapped onto the label's scale."""
+"""The base of grafted models: scores from elsewhere, matched to the data by ids and mapped onto the label's scale."""
 
 from __future__ import annotations
 
@@ -22,33 +22,39 @@ from aleator.models.graft.reconcile import reconcile
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Grafted(Model):
-    """A model that was fitted elsewhere. It learns which of its users and items are those of the data, by their ids.
+    """A model that was fitted elsewhere.
 
-    A monotone map onto the label's scale turns its scores into the expectation r_ui (Zadrozny and Elkan, 2002).
+    `fit` matches its users and items with those of the data, by their ids. A monotone map onto the label's scale turns
+    its scores into the expectation r_ui (Zadrozny and Elkan, 2002).
     """
 
-    calibrate: Calibrate = "linear"
+    calibrate: Calibrate = "linear"  # map of raw scores onto the label's scale: "linear", "isotonic" or "none"
 
-    source: Any = field(default=None, init=False)  # what was given
-    user_ids: Any = field(default=None, init=False)  # of its rows, where given
-    item_ids: Any = field(default=None, init=False)
-    known: Tensor = field(init=False)  # [n_users] whether it knows them
-    reconciled: dict[str, dict[str, int]] = field(default_factory=dict, init=False)
+    source: Any = field(default=None, init=False)  # what `graft` was given
+    user_ids: Any = field(default=None, init=False)  # external ids of its users, if given
+    item_ids: Any = field(default=None, init=False)  # external ids of its items, if given
+    known: Tensor = field(init=False)  # [n_users] whether it knows each user of the data
+    reconciled: dict[str, dict[str, int]] = field(default_factory=dict, init=False)  # counts of users and items
 
     frozen: ClassVar[bool] = True
     facts: ClassVar[tuple[str, ...]] = ("reconciled",)
-    scores_histories: ClassVar[bool] = True  # whether a history is enough to be scored
+    scores_histories: ClassVar[bool] = True  # whether it can score a history without a known user
     strangers: ClassVar[str] = "are unknown to the model and are served by their history"
     new_items: ClassVar[str] = "are unknown to the model and get each user's lowest score"
 
     def open_source(self) -> Any:
-        """What was given, at the start of a fit."""
-        require(self.source is not None, "a graft that was loaded cannot be fitted again", "make it anew with al.graft")
+        """What `graft` was given, at the start of a fit."""
+        require(
+            self.source is not None, "a graft that was loaded cannot be fitted again", "make a new one with al.graft"
+        )
         self.notes = []
         return self.source
 
     def places(self, n_users: int, n_items: int) -> tuple[Array, Array]:
-        """[n_users] and [n_items] of the data: which rows of the model they are, -1 for none. Counts are kept."""
+        """The model's row of each user [n_users] and each item [n_items] of the data, -1 for none.
+
+        `n_users` and `n_items` are those of the model. The counts of matches go into `reconciled` and the notes.
+        """
         users, of_users = reconcile("user", self.user_ids, n_users, self.fitted.users)
         items, of_items = reconcile("item", self.item_ids, n_items, self.fitted.items)
         self.reconciled = {"users": of_users.to_dict(), "items": of_items.to_dict()}
@@ -71,11 +77,14 @@ class Grafted(Model):
         return made
 
     def evidence(self, held: Histories | None) -> Iterable[Sample]:
-        """What the map is fitted on. `held` are the held-out pairs of each user."""
+        """The samples that the map is fitted on. `held` are the held-out pairs of each user."""
         return samples(self.raw_block, self.histories, self.mu, self.seed, self.known)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        """Where a history is not enough, users that the model does not know get each item's share of the users."""
+        """Scores of a batch.
+
+        If the model cannot score a history, unknown users get the share of all users who took each item.
+        """
         if self.scores_histories:
             return super().score_block(users, items)
         known = (users.index >= 0) & self.known[users.index]
@@ -90,19 +99,23 @@ class Grafted(Model):
 
 
 def numbers(given: Any, name: str) -> Tensor:
-    """A copy of the matrix `given`, which must hold finite numbers."""
+    """A copy of the matrix `given` as a float32 tensor. It must hold finite numbers."""
     try:
         made = given.detach().clone() if isinstance(given, Tensor) else torch.tensor(_array(given))
     except (TypeError, ValueError):
         raise AleatorError(f"the {name} are a {type(given).__name__}", "give an array of numbers") from None
     require(made.ndim == 2, f"the {name} have {made.ndim} dimensions", "give a matrix")
-    require(bool(made.isfinite().all()), f"not all the {name} are finite", "look for what went wrong, or was masked")
+    require(
+        bool(made.isfinite().all()),
+        f"not all the {name} are finite",
+        "check how they were computed, and whether some are masked",
+    )
     return made.float()
 
 
 @runtime_checkable
 class _Convertible(Protocol):
-    """Frames, and factors of implicit that lie on a GPU."""
+    """Frames, and factors of implicit on a GPU."""
 
     def to_numpy(self) -> Array: ...
 
@@ -113,7 +126,7 @@ def _array(given: Any) -> Array:
 
 
 def taken(matrix: Any, rows: Array, columns: Array) -> sp.csr_matrix:
-    """These rows and columns of a sparse matrix, in this order; -1 for an empty one."""
+    """These rows and columns of a sparse matrix, in this order. -1 gives an empty row or column."""
     padded = sp.csr_matrix(matrix, copy=True)
     padded.resize(padded.shape[0] + 1, padded.shape[1] + 1)
     return padded[rows][:, columns].sorted_indices()

@@ -1,4 +1,4 @@
-"""A function that scores users, such as a call of somebody's service."""
+"""A function that scores users, such as a call to a service."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from aleator.training.stop import Stop
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GraftedFunction(Grafted):
-    """r_ui from a function of user ids, on the label's scale (Zadrozny and Elkan, 2002). The function is not saved."""
+    """r_ui from a function of user ids, calibrated to the label's scale (Zadrozny and Elkan, 2002).
+
+    The function is not saved. After loading, give it again with `attach`.
+    """
 
     function: Callable[[Any], Any] | None = field(default=None, init=False)
-    columns: Tensor = field(init=False)  # [n_items] of the function's, -1 for none
-    width: int = field(default=0, init=False)  # how many columns the function has
-    last: tuple[Tensor, Tensor] | None = field(default=None, init=False)  # a batch, and its scores
+    columns: Tensor = field(init=False)  # [n_items] the function's column of each item, -1 for none
+    width: int = field(default=0, init=False)  # number of columns of the function
+    last: tuple[Tensor, Tensor] | None = field(default=None, init=False)  # the last batch, and its scores
 
     learned: ClassVar[tuple[str, ...]] = ("known", "columns")
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "width")
@@ -42,12 +45,12 @@ class GraftedFunction(Grafted):
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         last = self.last
-        if last is None or last[0] is not users.index:  # an estimator asks for a batch part by part
+        if last is None or last[0] is not users.index:  # an estimator asks for the columns of a batch part by part
             last = self.last = users.index, self._whole(users)
         return last[1].clone() if items is None else last[1][:, items]
 
     def _whole(self, users: Users) -> Tensor:
-        """[B, n_items]; an item that the function does not have gets the user's lowest score."""
+        """Scores of all items, [B, n_items]. An item that the function does not have gets the user's lowest score."""
         scores = torch.zeros((len(users), len(self.columns)), device=self.columns.device)
         asked = ((users.index >= 0) & self.known[users.index]).nonzero().squeeze(1)
         if len(asked):
@@ -56,7 +59,7 @@ class GraftedFunction(Grafted):
         return scores
 
     def _called(self, index: Tensor) -> Tensor:
-        """[n, width] what the function gives for the users `index`."""
+        """[n, width] what the function returns for the users `index` (dense ids)."""
         if self.function is None:
             raise AleatorError("a grafted function is not saved", "give it again with the model's attach")
         found = numbers(self.function(self.fitted.users.decode(index.cpu().numpy())), "scores of the function")

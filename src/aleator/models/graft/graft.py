@@ -1,4 +1,4 @@
-"""graft: a model from what was fitted elsewhere, which is recognised by what it has."""
+"""graft: a model from a recommender that was fitted elsewhere. Its attributes and type say what kind it is."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class HasColumns(Protocol):
 def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -> Grafted:
     """Make a model out of a recommender that was fitted elsewhere.
 
-    `AUR(graft(...)).fit(split)` then trains the estimator alone.
+    The recommender is not trained again. `AUR(graft(...)).fit(split)` trains only the estimator on top of it.
 
     `model` is one of:
 
@@ -58,12 +58,21 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
     - a frame of candidates with the columns user_id, item_id and score
     - a function that takes an array of user ids and returns their scores, [n, n_items]
 
-    `users` and `items` are the ids of its rows in their order (for a function: of its columns), as the data has them.
-    Without them it must have as many users and items as the data, in the order of the data's ids. `calibrate` is the map
-    onto the label's scale: "linear", "isotonic" or "none". `mu`, `seed` and `device` mean the same as in every model.
+    Args:
+        model: The fitted recommender.
+        users: External ids of its users, in the order of its rows. Without them, it must have as many users as the data,
+            in the order of the data's ids.
+        items: External ids of its items, in the order of its rows (for a function, of its columns). Without them, it
+            must have as many items as the data, in the order of the data's ids.
+        **options: `calibrate` is the map of its scores onto the label's scale: "linear" (the default), "isotonic" or
+            "none". `mu`, `seed` and `device` mean the same as in every model.
 
-    >>> graft((np.eye(3), np.ones((4, 3))), items=["a", "b", "c", "d"])
-    GraftedFactors()
+    Returns:
+        A model that `al.AUR` takes. `fit` matches its ids with the data, and its `notes` say what did not match.
+
+    Example:
+        >>> graft((np.eye(3), np.ones((4, 3))), items=["a", "b", "c", "d"])
+        GraftedFactors()
     """
     require(not isinstance(model, Recommender), "a model of aleator needs no graft", "give it to al.AUR as it is")
     if isinstance(model, type):
@@ -88,6 +97,7 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
 
 
 def _pair(model: Any) -> tuple[Any, Any] | None:
+    """The user and item factors of what was given, or None if it has none."""
     if isinstance(model, (tuple, list)):
         require(len(model) == 2, f"a {type(model).__name__} of {len(model)} cannot be grafted", _TAKES)
         return model[0], model[1]
@@ -97,6 +107,7 @@ def _pair(model: Any) -> tuple[Any, Any] | None:
 
 
 def _factors(users: Any, items: Any) -> tuple[Tensor, Tensor]:
+    """The factors as tensors, with as many dimensions each."""
     require(users is not None and items is not None, *_UNFITTED)
     x, y = numbers(users, "user factors").cpu(), numbers(items, "item factors").cpu()
     require(
@@ -108,18 +119,20 @@ def _factors(users: Any, items: Any) -> tuple[Tensor, Tensor]:
 
 
 def _similarities(given: Any) -> Any:
-    """A square matrix without its diagonal: an item says nothing of itself."""
+    """A copy of a square item-item matrix with a zero diagonal, so that an item adds nothing to its own score."""
     require(given is not None, *_UNFITTED)
     if sp.issparse(given):
         made = sp.csr_matrix(given, dtype=np.float32, copy=True)
         made.setdiag(0)
         made.eliminate_zeros()
-        require(bool(np.isfinite(made.data).all()), "not all the similarities are finite", "look for what went wrong")
+        require(
+            bool(np.isfinite(made.data).all()), "not all the similarities are finite", "check how they were computed"
+        )
     else:
         made = numbers(given, "similarities").cpu()
         made.fill_diagonal_(0)
     rows, columns = made.shape
-    require(rows == columns, f"the item-item matrix has {rows} rows and {columns} columns", "give as many of both")
+    require(rows == columns, f"the item-item matrix has {rows} rows and {columns} columns", "give a square matrix")
     return made
 
 
@@ -139,7 +152,7 @@ def _table(given: Any) -> tuple[sp.coo_matrix, Any, Any]:
     twice = order[1:][np.diff(cell[order]) == 0]
     require(
         not len(twice),
-        f"{len(twice)} pairs stand twice in the table, such as "
+        f"{len(twice)} pairs are twice in the table, such as "
         f"{users.decode(user[twice[:1]]).tolist()} and {items.decode(item[twice[:1]]).tolist()}",
         "give each pair once",
     )

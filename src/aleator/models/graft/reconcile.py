@@ -1,4 +1,4 @@
-"""The users and items of a model that was fitted elsewhere, and those of the data: which are the same, by their ids."""
+"""Match the users and items of a model that was fitted elsewhere with those of the data, by their ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aleator.errors import AleatorError, require
 
 @dataclass(frozen=True)
 class Counts:
-    """How many ids both have, and how many only one of them."""
+    """How many ids the model and the data have in common."""
 
     both: int
     only_data: int
@@ -25,7 +25,7 @@ class Counts:
         return asdict(self)
 
     def notes(self, kind: str, fate: str) -> list[str]:
-        """What a person should know; `fate` says what becomes of those that only the data has."""
+        """Notes about ids that only one side has. `fate` says what happens to those that only the data has."""
         told = []
         if self.only_data:
             told.append(f"graft: {self.only_data} of {self.both + self.only_data} {kind}s of the data {fate}")
@@ -35,9 +35,10 @@ class Counts:
 
 
 def reconcile(kind: str, ids: Any, n: int, vocabulary: Vocabulary) -> tuple[NDArray[np.int64], Counts]:
-    """[n of the data] which of the model's n rows is each user or item (`kind`) of the data, -1 for none; and counts.
+    """The model's row of each user or item (`kind`) of the data, -1 for none, and the counts of matches.
 
-    `ids` are the external ids of the rows in their order. Without them both must have as many, in the same order.
+    `ids` are the external ids of the model's `n` rows, in their order. Without them, the model and the data must have as
+    many rows, in the same order.
 
     >>> reconcile("item", ["c", "b", "x"], 3, Vocabulary(np.array(["a", "b", "c"])))
     (array([-1,  1,  0]), Counts(both=2, only_data=1, only_model=1))
@@ -53,9 +54,12 @@ def reconcile(kind: str, ids: Any, n: int, vocabulary: Vocabulary) -> tuple[NDAr
     rows = np.flatnonzero(there >= 0)
     if not len(rows):
         mine, theirs = ids[:1].tolist(), vocabulary.decode([0]).tolist()
-        raise AleatorError(f"the model and the data have no {kind} in common, such as {mine} and {theirs}", give)
+        raise AleatorError(
+            f"the model and the data have no {kind} in common: the model has ids such as {mine}, and the data {theirs}",
+            give,
+        )
     place = np.full(len(vocabulary), -1)
     place[there[rows]] = rows
     twice = ids[rows[place[there[rows]] != rows]].tolist()
-    require(not twice, f"{kind} {twice[:1]} stands twice among the ids of the model", "give each id once")
+    require(not twice, f"{kind} {twice[:1]} is twice among the ids of the model", "give each id once")
     return place, Counts(len(rows), len(vocabulary) - len(rows), n - len(rows))

@@ -17,19 +17,19 @@ from aleator.models.item_item import ItemTable, make_room, make_table
 from aleator.models.similarities import Block
 from aleator.training.stop import Stop
 
-_ROWS = 1024  # of a matrix at a time
+_ROWS = 1024  # rows of a block
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GraftedSimilarities(Grafted):
-    """r_ui = what the items of the history say of i, by the matrix given.
+    """r_ui = the sum of the similarities of i to the items of the history, by the given matrix.
 
-    It is calibrated to the label's scale (Zadrozny and Elkan, 2002). An item says nothing of itself, so the rest of the
-    history decides how far an observed pair is expected.
+    It is calibrated to the label's scale (Zadrozny and Elkan, 2002). An item adds nothing to its own score, so the score
+    of an observed pair comes from the rest of the history.
     """
 
     similarities: ItemTable = field(init=False)
-    kept: int | None = field(default=None, init=False)  # neighbours; None for all
+    kept: int | None = field(default=None, init=False)  # number of neighbours; None for all
 
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "kept")
     new_items: ClassVar[str] = "are unknown to the model and similar to none"
@@ -45,7 +45,7 @@ class GraftedSimilarities(Grafted):
         self.kept = room.neighbours
 
     def _blocks(self, source: Any, items: Any) -> Iterator[Block]:
-        """The matrix by items to be scored, in the order of the data's items."""
+        """Blocks of rows of the transposed matrix, in the order of the data's items."""
         if sp.issparse(source):
             yield taken(source.T, items, items)
         else:
@@ -60,7 +60,7 @@ class GraftedSimilarities(Grafted):
         return self.similarities.pairs(users)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
-        """With a zero diagonal a pair has no part in its own score."""
+        """The diagonal is zero, so a pair adds nothing to its own score."""
         return self.score_pairs(users)
 
     def absorb_map(self) -> None:

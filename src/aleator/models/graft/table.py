@@ -21,13 +21,13 @@ _IDS = "give the table the same ids as the data"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GraftedTable(Grafted):
-    """r_ui from a table of candidates with scores, on the label's scale (Zadrozny and Elkan, 2002).
+    """r_ui from a table of candidates with scores, calibrated to the label's scale (Zadrozny and Elkan, 2002).
 
-    A pair that is not listed has r_ui = 0, or the lowest score that is listed where that is below 0.
+    A pair that is not listed has r_ui = 0, or the lowest listed score if that is below 0.
     """
 
     listed: Histories = field(init=False)  # the candidates of each user, with their scores as weights
-    lowest: float = field(default=0.0, init=False)
+    lowest: float = field(default=0.0, init=False)  # r_ui of a pair that is not listed
 
     learned: ClassVar[tuple[str, ...]] = ("known",)
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "lowest")
@@ -42,7 +42,7 @@ class GraftedTable(Grafted):
         require(bool(self.known.any()), "no candidate of the table has both its user and its item in the data", _IDS)
 
     def evidence(self, held: Histories | None) -> Iterable[Sample]:
-        """The listed pairs. Held-out pairs count as observed, since a list of candidates omits what was taken."""
+        """The listed pairs. Held-out pairs count as observed, since candidates usually leave out training pairs."""
         weight = torch.zeros_like(self.listed.weight)
         everyone = torch.arange(self.fitted.n_users)
         listed = self.listed.batch(everyone)
@@ -59,7 +59,7 @@ class GraftedTable(Grafted):
         yield listed.weight, torch.where(weight > 0, weight, self.mu), (weight > 0).to(weight)
 
     def absorb_map(self) -> None:
-        """Listed scores are mapped once, whatever the map."""
+        """Apply the map to the listed scores once, whatever kind it is."""
         if self.map is not None:
             self.listed.weight, self.map = self.map(self.listed.weight), None
         self.lowest = min(0.0, float(self.listed.weight.min()))
