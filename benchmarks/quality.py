@@ -79,7 +79,7 @@ class PlainEstimator(al.FactorEstimator):
             device=histories.device,
             patience=5,
             tolerance=0.01,
-            precision="float32",
+            exact=True,
             seed=self.seed,
             label="plain estimator",
         )

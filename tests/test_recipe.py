@@ -20,43 +20,43 @@ def nothing(data: Interactions) -> Interactions:
 
 
 def test_ours_fits_on_train_and_chooses_on_the_validation_part(split: al.Split) -> None:
-    fitted, held = OURS.parts(split, 0.3, 5)
+    fitted, held = OURS.divide(split, 0.3, 5)
     assert fitted.fingerprint == split.train.fingerprint
     assert held.fingerprint == split.valid.fingerprint
 
 
 def test_ours_carves_a_validation_part_where_there_is_none(split: al.Split) -> None:
     whole = al.Split(split.everything, nothing(split.valid), split.test)
-    fitted, held = OURS.parts(whole, 0.3, 5)
+    fitted, held = OURS.divide(whole, 0.3, 5)
     assert len(fitted) + len(held) == len(split.everything)
     assert len(held) == pytest.approx(0.3 * len(split.everything), rel=0.15)
-    same, other = OURS.parts(whole, 0.3, 5)[1], OURS.parts(whole, 0.3, 6)[1]
+    same, other = OURS.divide(whole, 0.3, 5)[1], OURS.divide(whole, 0.3, 6)[1]
     assert held.fingerprint == same.fingerprint != other.fingerprint
 
 
 def test_ours_never_looks_at_the_test_part(split: al.Split) -> None:
     blind = replace(split, test=nothing(split.test))
-    for mine, theirs in zip(OURS.parts(split, 0.1, 0), OURS.parts(blind, 0.1, 0), strict=True):
+    for mine, theirs in zip(OURS.divide(split, 0.1, 0), OURS.divide(blind, 0.1, 0), strict=True):
         assert mine.fingerprint == theirs.fingerprint
 
 
 def test_paper_fits_on_everything_and_chooses_on_the_test_part(split: al.Split) -> None:
-    fitted, held = PAPER.parts(split, 0.1, 0)
+    fitted, held = PAPER.divide(split, 0.1, 0)
     assert fitted.fingerprint == split.everything.fingerprint
     assert held is split.test
 
 
 def test_paper_needs_a_test_part(split: al.Split) -> None:
     with pytest.raises(al.AleatorError, match="chooses on the test part and there is none"):
-        PAPER.parts(replace(split, test=nothing(split.test)), 0.1, 0)
+        PAPER.divide(replace(split, test=nothing(split.test)), 0.1, 0)
 
 
 def test_the_tail_is_the_programs_only_for_paper_and_where_it_has_one(split: al.Split) -> None:
-    cut, mine = al.Tail.count(3), al.Tail.mass(0.4)
+    cut = al.Tail.count(3)
     with_cut = replace(split, paper_tail=cut)
-    assert PAPER.tail(with_cut, mine) == cut
-    assert PAPER.tail(split, mine) == mine
-    assert OURS.tail(with_cut, mine) == mine
+    assert PAPER.tail(with_cut) == cut
+    assert PAPER.tail(split) == DEFAULT_TAIL
+    assert OURS.tail(with_cut) == DEFAULT_TAIL
     assert OURS.tail(split) == DEFAULT_TAIL
 
 

@@ -28,6 +28,12 @@ class Users:
     def __len__(self) -> int:
         return len(self.index)
 
+    def among(self, items: Tensor) -> tuple[Tensor, Tensor]:
+        """The history items that are among `items` (sorted ids): their rows in the batch, and their places in `items`."""
+        place = torch.searchsorted(items, self.item).clamp_max(len(items) - 1)
+        inside = items[place] == self.item
+        return self.row[inside], place[inside]
+
     def part(self, first: int, last: int) -> Users:
         """The users from `first` up to, but not including, `last`."""
         end = torch.cat([self.size.new_zeros(1), self.size.cumsum(0)])

@@ -63,7 +63,11 @@ class Configurable:
         """Refuse an option that was given and has no effect."""
         for name, reason in self.unused().items():
             told = f"option {name} of {type(self).__name__} has no effect {reason}"
-            require(name not in self.given or name in self.offered, told, "leave it out, or change the other option")
+            require(not self.insists_on(name), told, "leave it out, or change the other option")
+
+    def insists_on(self, name: str) -> bool:
+        """Whether somebody asked for this option, rather than that `with_defaults` or a model folder gave it."""
+        return name in self.given and name not in self.offered
 
     def options(self) -> dict[str, Any]:
         """Every keyword option that has an effect, with its value."""

@@ -40,7 +40,7 @@ class Recipe:
         """The warning to print beside every figure of this recipe. It is empty if choices are not made on test."""
         return f" [recipe {self.name}: chosen on the test part]" if self.on_test else ""
 
-    def parts(self, split: Split, valid: float, seed: int) -> tuple[Interactions, Interactions]:
+    def divide(self, split: Split, valid: float, seed: int) -> tuple[Interactions, Interactions]:
         """The pairs to fit on, and the held-out pairs to choose on.
 
         If a split has no validation part, the share `valid` of its training pairs is held out.
@@ -52,9 +52,9 @@ class Recipe:
         carved = split.carve(valid, seed)
         return carved.train, carved.valid
 
-    def tail(self, split: Split, default: Tail = DEFAULT_TAIL) -> Tail:
-        """The tail of a split: `default`, or under recipe "paper" that of the released program."""
-        return split.paper_tail if self.paper_tail and split.paper_tail is not None else default
+    def tail(self, split: Split) -> Tail:
+        """The tail of a split: the default, or the cut of the released program."""
+        return split.paper_tail if self.paper_tail and split.paper_tail is not None else DEFAULT_TAIL
 
 
 RECIPES: dict[str, Recipe] = {

@@ -58,6 +58,10 @@ class Recommender(Configurable, ABC):
                 setattr(self, name, self.given.get(name, value))
         self.refuse_unused()
 
+    def unused(self) -> Mapping[str, str]:
+        on_test = f"with recipe {self.recipe}, which chooses on the test part"
+        return {"valid": on_test, "refit": on_test} if self.conventions.on_test else {}
+
     @property
     def conventions(self) -> Recipe:
         """The conventions that the option `recipe` names."""
@@ -271,6 +275,7 @@ class Recommender(Configurable, ABC):
         return torch.where(empty[:, None], share if items is None else share[items], scores)
 
     def _items(self, items: Sequence[Any]) -> Tensor:
+        require(not isinstance(items, str), f"items is {items!r}", "give a list of item ids")
         return torch.from_numpy(check_ids(self.fitted.items, list(items), "item")).to(self.torch_device)
 
     def _candidates(self, allow: Sequence[Any] | None, deny: Sequence[Any] | None, untrained: bool) -> Tensor | None:

@@ -47,7 +47,7 @@ class TestParse:
             parse_settings(None, [text])
 
     def test_an_option_of_an_option_is_refused(self) -> None:
-        with pytest.raises(al.AleatorError, match="no table"):
+        with pytest.raises(al.AleatorError, match="not a table"):
             parse_settings(None, ["alpha=2", "alpha.beta=3"])
 
     @pytest.mark.parametrize("content", [b"alpha = ", b"\xff\xfe"])
@@ -88,9 +88,9 @@ class TestBuild:
             ({"model": {"dmi": 8}}, r"unknown option of MF 'dmi'.*'dim'"),
             ({"estimator": {"dmi": 8}}, r"unknown option of FactorEstimator 'dmi'.*'dim'"),
             ({"joint": {"l": 0.1}}, r"unknown option of Joint 'l'"),
-            ({"model": 3}, "'model' is no table"),
-            ({"estimator": "mlp"}, "'estimator' is no table"),
-            ({"joint": "yes"}, "'joint' is no table.*joint=true"),
+            ({"model": 3}, "'model' is not a table"),
+            ({"estimator": "mlp"}, "'estimator' is not a table"),
+            ({"joint": "yes"}, "'joint' is not a table.*joint=true"),
         ],
     )
     def test_unknown_names_and_things_that_are_no_tables_are_refused(self, settings: Any, told: str) -> None:

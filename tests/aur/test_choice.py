@@ -47,7 +47,7 @@ def test_lams_are_tried_in_order_with_the_bare_model_last() -> None:
 def test_overall_takes_the_highest_overall_recall_whatever_the_tail() -> None:
     choice = chosen([[0.2, 0.2], [0.5, 0.3], [0.3, 0.3]], [[0.9, 0.9], [0.0, 0.0], [0.1, 0.1]], "overall")
     assert choice.lam == 0.5
-    assert choice.value == pytest.approx(0.4)
+    assert choice.curve[1]["recall@20"] == pytest.approx(0.4)
 
 
 def test_balanced_takes_the_most_tail_among_those_no_worse_overall_than_the_bare_model() -> None:
@@ -55,7 +55,7 @@ def test_balanced_takes_the_most_tail_among_those_no_worse_overall_than_the_bare
     tail = [[0.9, 0.9, 0.9], [0.2, 0.2, 0.2], [0.1, 0.1, 0.1]]
     choice = chosen(overall, tail, "balanced")
     assert choice.lam == 0.5  # lam 0 has more tail, but loses overall
-    assert choice.value == pytest.approx(0.2)
+    assert choice.curve[1]["tail_recall@50"] == pytest.approx(0.2)
 
 
 def test_balanced_falls_back_on_the_bare_model_where_every_blend_is_worse() -> None:
@@ -87,7 +87,7 @@ def test_users_without_a_tail_item_are_left_out_of_the_tail_mean() -> None:
 def test_without_any_tail_item_the_choice_is_still_finite() -> None:
     choice = chosen([[0.3, 0.3]] * 3, [[math.nan] * 2] * 3, "balanced")
     assert choice.lam in LAMS
-    assert choice.value == 0
+    assert {row["tail_recall@50"] for row in choice.curve} == {0.0}
 
 
 def test_the_curve_has_each_lam_once_with_its_means() -> None:

@@ -131,7 +131,7 @@ def test_a_study_of_other_settings_is_refused(split: al.Split, pretend: Any, tmp
 
 def test_a_file_that_is_no_study_is_left_alone(split: al.Split, tmp_path: Path) -> None:
     (tmp_path / "mine.db").write_text("mine")
-    with pytest.raises(al.AleatorError, match="no study"):
+    with pytest.raises(al.AleatorError, match="not a study"):
         tune(split, study=tmp_path / "mine.db")
     assert (tmp_path / "mine.db").read_text() == "mine"
     with pytest.raises(al.AleatorError, match="cannot be opened"):

@@ -19,7 +19,7 @@ from aleator.training.row_adam import RowAdam
 from aleator.training.stop import Stop
 from aleator.uncertainty import FactorEstimator, Objective, step
 from aleator.uncertainty.factor import ACTIVATIONS
-from aleator.uncertainty.step import Tables, history
+from aleator.uncertainty.step import Tables, history, kept
 
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS, DIM = 6, 9, 4
@@ -157,9 +157,9 @@ def test_bfloat16_products_are_within_a_percent(floor: float) -> None:
 def test_with_dropout_the_loss_is_that_of_the_items_kept(activation: Any, self_exclude: bool) -> None:
     made = estimator(activation=activation, self_exclude=self_exclude, history_dropout=0.5)
     weight, objective, users = weights(), Objective(2.0), batch(weights())
-    kept = made._keep(users, torch.Generator().manual_seed(3))
+    left = kept(users, 0.5, torch.Generator().manual_seed(3), torch.float64)
     mask = np.zeros(weight.shape, bool)
-    mask[users.row.numpy(), users.item.numpy()] = kept.numpy() > 0
+    mask[users.row.numpy(), users.item.numpy()] = left.numpy() > 0
     assert 0 < mask.sum() < len(users.item)
     r = torch.full(weight.shape, 0.2, dtype=torch.float64)
     y = torch.from_numpy((weight > 0).astype(float))
@@ -171,12 +171,12 @@ def test_with_dropout_the_loss_is_that_of_the_items_kept(activation: Any, self_e
 def test_dropout_keeps_its_share_and_only_in_training() -> None:
     made = estimator(history_dropout=0.3)
     users = Histories(sp.csr_matrix(np.ones((500, N_ITEMS), np.float32)), CPU).batch(torch.arange(500))
-    kept = made._keep(users, torch.Generator().manual_seed(0)).reshape(500, N_ITEMS)
-    assert set(torch.unique(kept).tolist()) == {0.0, 1.0}
-    error = (0.3 * 0.7 / kept.numel()) ** 0.5
-    assert abs(float(kept.mean()) - 0.7) < 4 * error
-    assert (kept.mean(0) - 0.7).abs().max() < 5 * (0.3 * 0.7 / 500) ** 0.5  # no item is dropped more than another
-    assert (made._keep(users, None) == 1).all()
+    left = kept(users, 0.3, torch.Generator().manual_seed(0), torch.float64).reshape(500, N_ITEMS)
+    assert set(torch.unique(left).tolist()) == {0.0, 1.0}
+    error = (0.3 * 0.7 / left.numel()) ** 0.5
+    assert abs(float(left.mean()) - 0.7) < 4 * error
+    assert (left.mean(0) - 0.7).abs().max() < 5 * (0.3 * 0.7 / 500) ** 0.5  # no item is dropped more than another
+    assert (kept(users, 0.3, None, torch.float64) == 1).all()
     torch.testing.assert_close(made.log_variance(users), estimator().log_variance(users))
 
 
@@ -186,10 +186,10 @@ def test_dropout_leaves_the_history_on_its_scale() -> None:
     made = FactorEstimator(dim=64, history_dropout=0.5)
     made.z, made.q = (torch.randn(200, 64, generator=draw) for _ in range(2))
     users = Histories.of_lists([list(range(100))] * 20, 200, CPU).batch(torch.arange(20))
-    summed, scale = history(made.z, users, made._keep(users, draw))
-    whole, whole_scale = history(made.z, users, made._keep(users, None))
-    dropped, kept = (summed * scale[:, None]).std(), (whole * whole_scale[:, None]).std()
-    assert float(dropped / kept) == pytest.approx(1, abs=0.25)
+    summed, scale = history(made.z, users, kept(users, 0.5, draw, torch.float32))
+    whole, whole_scale = history(made.z, users, kept(users, 0.5, None, torch.float32))
+    dropped, whole_p = (summed * scale[:, None]).std(), (whole * whole_scale[:, None]).std()
+    assert float(dropped / whole_p) == pytest.approx(1, abs=0.25)
 
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_users() -> None:

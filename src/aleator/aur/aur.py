@@ -10,8 +10,8 @@ recommend  The k items with the highest scores among those that a user has not s
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -36,7 +36,7 @@ from aleator.ranking.blend import blend, uncertainty
 from aleator.ranking.scan import Scan, available
 from aleator.recipe import PAPER_LAMS
 from aleator.recommender import Recommender, Who, as_split
-from aleator.training.loop import Log
+from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
@@ -104,6 +104,10 @@ class AUR(Recommender):
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
         _check_lam(self.lam)
+        theirs = self.model.given.get("recipe", self.recipe)
+        require(
+            theirs == self.recipe, f"{kind} has recipe {theirs} and AUR {self.recipe}", "give the recipe to AUR alone"
+        )
         self.objective = Objective(self.alpha, self.beta, self.gamma, self.floor)
         if self.joint is not None:
             check_joint(self.model, self.objective)
@@ -120,6 +124,10 @@ class AUR(Recommender):
         self.model = self.model.with_defaults(**shared)
         self.estimator = self.estimator.with_defaults(**shared, **paper)
         self.lam_used = 1.0 if self.lam == "auto" else self.lam
+
+    def unused(self) -> Mapping[str, str]:
+        chosen = {} if self.lam == "auto" else {"select": "with a lam that is given"}
+        return {**super().unused(), **chosen}
 
     def _one_device(self) -> str:
         """The device that was given, to AUR or to a part of it."""
@@ -150,15 +158,14 @@ class AUR(Recommender):
         split, recipe = as_split(data), self.conventions
         notes = self._check_frozen(split)
         if self.joint is not None:
-            cache = (
-                None  # joint training needs parameters that the cache does not hold, and it changes tensors in place
-            )
-        self.tail_rule = recipe.tail(split, self.tail)
+            cache = None  # it writes over tensors, and needs parameters that a cache does not hold
+        own_tail = self.insists_on("tail") or not recipe.paper_tail
+        self.tail_rule = self.tail if own_tail else recipe.tail(split)
         self.tail_items = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
-        fitted, held = recipe.parts(split, self.valid, self.seed)
+        fitted, held = recipe.divide(split, self.valid, self.seed)
         few = self.hold_out(fitted, held, tail=self.tail_items)
         many = self.hold_out(fitted, held, tail=self.tail_items, times=4)
-        self._fit_parts(fitted, few, cache)
+        self._fit_both(fitted, few, cache)
         choice = choose_lam(many, self.parts, recipe.lams, self.select)
         self.curve = choice.curve
         self.lam_used = choice.lam if self.lam == "auto" else self.lam
@@ -167,7 +174,7 @@ class AUR(Recommender):
         self.notes = self.model.notes + notes
         return self
 
-    def _fit_parts(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> None:
+    def _fit_both(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> None:
         """Fit the model, the estimator, and both jointly if asked for, with early stopping on the held-out pairs."""
 
         def recall_by_uncertainty() -> float:
@@ -184,8 +191,8 @@ class AUR(Recommender):
             return float(overall.mean(1).max())
 
         self.data = fitted
-        self.model.fit_or_recall(cache, fitted, held_out)
-        self.estimator.learn(self.histories, self._frozen(), self.objective, Stop(recall_by_uncertainty))
+        self.model.fit_cached(cache, fitted, held_out)
+        self.estimator.learn(self.histories, self._expectations(), self.objective, Stop(recall_by_uncertainty))
         if self.joint is not None:
             self.log = self._learn_jointly(Stop(recall_by_blends))
 
@@ -193,13 +200,14 @@ class AUR(Recommender):
         """Fit the parts again on all training pairs, for the numbers of epochs that validation chose."""
         self.data = data
         logs = self.model.log, self.estimator.log
-        self.model.fit_or_recall(cache, data, epochs=_epochs(self.model.log))
-        self.estimator.learn(self.histories, self._frozen(), self.objective, Stop(epochs=_epochs(self.estimator.log)))
+        self.model.fit_cached(cache, data, epochs=epochs_of(self.model.log))
+        again = Stop(epochs=epochs_of(self.estimator.log))
+        self.estimator.learn(self.histories, self._expectations(), self.objective, again)
         self.model.log, self.estimator.log = logs
         if self.log is not None and self.log.best_epoch:
             self._learn_jointly(Stop(epochs=self.log.best_epoch))
 
-    def _frozen(self) -> Expectation:
+    def _expectations(self) -> Expectation:
         """The expectations that the estimator is trained on."""
         return self.model if self.residuals == "in-sample" else OutOfSample(self.model, self.residuals == "cross-fit")
 
@@ -373,7 +381,7 @@ class AUR(Recommender):
     def options(self) -> dict[str, Any]:
         return super().options() | {
             "tail": str(self.tail),
-            "joint": None if self.joint is None else self.joint.to_dict(),
+            "joint": None if self.joint is None else asdict(self.joint),
             "estimator": self.estimator.to_manifest(),
             "model": self.model.to_manifest(),
         }
@@ -419,11 +427,6 @@ class AUR(Recommender):
         self.log = None if learned["joint"] is None else Log(**learned["joint"])
         mine = {name.removeprefix("estimator."): v for name, v in tensors.items() if name.startswith("estimator.")}
         self.estimator.set_tensors(mine)
-
-
-def _epochs(log: Log | None) -> int | None:
-    """For how many epochs to fit again. None if the log is None."""
-    return None if log is None else log.epochs
 
 
 def _check_lam(lam: float | str, auto: bool = True) -> None:

@@ -18,7 +18,6 @@ class Choice:
     """A choice of lam."""
 
     lam: float
-    value: float  # of the metric that was maximised
     curve: list[dict[str, float]]  # mean Recalls on held-out pairs at each lam
 
 
@@ -43,4 +42,4 @@ def choose_lam(held_out: HeldOut, parts: Parts, lams: Sequence[float], select: S
         {"lam": lam, "recall@20": float(a), "tail_recall@50": float(b)}
         for lam, a, b in zip(lams, mean_overall, mean_tail, strict=True)
     ]
-    return Choice(lams[best], float(goal[best]), curve)
+    return Choice(lams[best], curve)

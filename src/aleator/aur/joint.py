@@ -7,8 +7,8 @@ under the variance (the objective's `floor`) bounds the weight of a pair. Gradie
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -49,9 +49,6 @@ class Joint:
             "an option of joint training is not positive",
             "give numbers above 0",
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def check_joint(model: Model, objective: Objective) -> None:
@@ -108,12 +105,7 @@ def joint_loss(
     model.publish()
     others = objective.pairs(model.score_block(users, items), estimator.log_variance(users, items))
     free = torch.ones_like(others, requires_grad=False)
-    if items is None:
-        free[users.row, users.item] = 0
-    else:
-        place = torch.searchsorted(items, users.item).clamp_max(len(items) - 1)
-        inside = items[place] == users.item
-        free[users.row[inside], place[inside]] = 0
+    free[(users.row, users.item) if items is None else users.among(items)] = 0
     pairs = objective.pairs(model.score_pairs(users) - 1, estimator.observed(users))
     up = other * (1 if items is None else model.fitted.n_items / len(items))
     return up * (free * others).sum() + observed * (users.weight * pairs).sum()

@@ -9,6 +9,7 @@ parts, fits the model again without each part in turn, and predicts that part (C
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +21,7 @@ from aleator.batches import Histories, Users, pieces
 from aleator.errors import require
 from aleator.models.base import Model
 from aleator.ranking.top import blocks
+from aleator.training.loop import epochs_of
 
 _FOLDS = 5
 
@@ -45,16 +47,17 @@ class OutOfSample:
 
 
 @torch.no_grad()
+def _by_block(rows: Histories, score: Callable[[Tensor], Tensor | None]) -> NDArray[np.float32] | None:
+    """What `score` gives for the users of each block, joined; None where it gives None."""
+    size, _ = blocks(rows.n_users, rows.n_items, rows.device)
+    found = [score(index) for index in pieces(torch.arange(rows.n_users), size)]
+    known = [part.float().cpu() for part in found if part is not None]
+    return torch.cat(known).numpy() if len(known) == len(found) else None
+
+
 def _closed_form(model: Model) -> NDArray[np.float32] | None:
     """[n_pairs] the expectations of the observed pairs in the order of the CSR. None without a closed form."""
-    found, rows = [], model.histories
-    size, _ = blocks(rows.n_users, rows.n_items, rows.device)
-    for index in pieces(torch.arange(rows.n_users), size):
-        part = model.out_of_sample_pairs(rows.batch(index))
-        if part is None:
-            return None
-        found.append(part.float().cpu())
-    return torch.cat(found).numpy()
+    return _by_block(model.histories, lambda index: model.out_of_sample_pairs(model.histories.batch(index)))
 
 
 @torch.no_grad()
@@ -71,11 +74,10 @@ def _cross_fitted(model: Model) -> NDArray[np.float32]:
     key = user.astype(np.int64) * data.n_items + matrix.indices
     row = np.searchsorted(key, data.user.astype(np.int64) * data.n_items + data.item)  # of each pair in the CSR
     values = np.zeros(len(fold), np.float32)
-    epochs = None if model.log is None else model.log.epochs
     for left_out in range(_FOLDS):
         other = copy.copy(model)
         with torch.enable_grad():
-            other.fit_pairs(data.take(fold[row] != left_out), epochs=epochs)
+            other.fit_pairs(data.take(fold[row] != left_out), epochs=epochs_of(model.log))
         mask = fold == left_out
         held = sp.csr_matrix((np.ones(mask.sum()), (user[mask], matrix.indices[mask])), matrix.shape)
         values[mask] = _scores(other, Histories(held, model.torch_device))
@@ -84,9 +86,11 @@ def _cross_fitted(model: Model) -> NDArray[np.float32]:
 
 def _scores(model: Model, held: Histories) -> NDArray[np.float32]:
     """[n_pairs] the expectations of held-out pairs, in the order of their CSR."""
-    found = []
-    size, _ = blocks(held.n_users, held.n_items, held.device)
-    for index in pieces(torch.arange(held.n_users), size):
+
+    def score(index: Tensor) -> Tensor:
         pairs = held.batch(index)
-        found.append(model.score_block(model.histories.batch(index))[pairs.row, pairs.item].float().cpu())
-    return torch.cat(found).numpy()
+        return model.score_block(model.histories.batch(index))[pairs.row, pairs.item]
+
+    found = _by_block(held, score)
+    assert found is not None, "every model scores"
+    return found

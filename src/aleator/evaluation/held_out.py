@@ -36,6 +36,7 @@ class HeldOut:
     ) -> None:
         self.fitted = Histories(fitted.csr, device)
         self.held = Histories(held.csr, device)
+        self.fingerprint = held.fingerprint
         self.tail = torch.ones(fitted.n_items, dtype=torch.bool) if tail is None else tail
         self.tail = self.tail.to(device)
         who = (self.held.size > 0).nonzero().squeeze(1)

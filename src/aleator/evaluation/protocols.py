@@ -156,7 +156,7 @@ class _Lists:
 
     def __init__(self, model: Scorer, split: Split, in_tail: Tensor, cuts: list[int], memory: int | None) -> None:
         seen, device = split.everything, model.torch_device
-        self.link = _Link(model, seen, device)
+        self.link = _ModelOnSplit(model, seen, device)
         leaked = self.link.trained_on(split.test)
         require(
             leaked == 0,
@@ -240,7 +240,7 @@ def _hits(items: Tensor, test: Users, n_items: int) -> Tensor:
     return (keys[place] == wanted) & (items >= 0)
 
 
-class _Link:
+class _ModelOnSplit:
     """The users and items of a split as the model knows them.
 
     If the vocabularies of the model and the split differ, users and items are matched by their ids.

@@ -19,7 +19,7 @@ from aleator.kernels.ragged import pair_products
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.models.factors import FactorTable
 from aleator.recommender import Recommender, as_split
-from aleator.training.loop import Log
+from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Model(Recommender):
 
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors to save, beside those of a table of factors
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
-    personalises: ClassVar[bool] = True  # whether scores differ between users
+    personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
     scores_are_products: ClassVar[bool] = True  # whether scores are inner products, if there is a table of factors
     trains_jointly: ClassVar[bool] = False  # whether AUR-J can train its `parameters`
     weighs_negatives: ClassVar[bool] = False  # whether it is fitted with weight `mu` on the unobserved pairs
@@ -55,8 +55,12 @@ class Model(Recommender):
         require(0 < self.mu <= 1, f"mu is {self.mu}", "give a mu above 0 and at most 1")
 
     def unused(self) -> Mapping[str, str]:
-        uses_mu = self.weighs_negatives or self.calibrate != "none"
-        return {} if uses_mu else {"mu": "without calibration"}
+        found = dict(super().unused())
+        if not self.weighs_negatives and self.calibrate == "none":
+            found["mu"] = "without calibration"
+        if not self.stops_early and self.refit:
+            found["valid"] = "where nothing is chosen on validation"
+        return found
 
     # What a model file writes
 
@@ -99,7 +103,7 @@ class Model(Recommender):
         return None
 
     def parameters(self) -> list[Tensor]:
-        """The tensors that gradients train. `publish` makes what scores need from them."""
+        """What joint training trains. `publish` then turns it into what scores are computed from."""
         return []
 
     def publish(self) -> None:
@@ -120,19 +124,21 @@ class Model(Recommender):
 
     def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
         split, recipe = as_split(data), self.conventions
-        chooses = self.stops_early or not self.refit
-        fitted, held = recipe.parts(split, self.valid, self.seed) if chooses else (split.everything, None)
-        if held is None or not self.stops_early:
-            self.fit_or_recall(cache, fitted)
+        if not self.stops_early and self.refit:  # there is nothing to choose
+            self.fit_cached(cache, split.everything)
             return self
-        self.fit_or_recall(cache, fitted, self.hold_out(fitted, held))
+        fitted, held = recipe.divide(split, self.valid, self.seed)
+        if not self.stops_early:
+            self.fit_cached(cache, fitted)
+            return self
+        self.fit_cached(cache, fitted, self.hold_out(fitted, held))
         if recipe.refits and self.refit:
-            chosen = self.log
-            self.fit_or_recall(cache, split.everything, epochs=chosen.epochs if chosen else None)
-            self.log = chosen
+            log = self.log  # that of the fit that chose the number of epochs
+            self.fit_cached(cache, split.everything, epochs=epochs_of(log))
+            self.log = log
         return self
 
-    def fit_or_recall(
+    def fit_cached(
         self,
         cache: ModelCache | None,
         data: Interactions,

@@ -53,10 +53,6 @@ class BPR(Epochs, Model):
         require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
 
-    @property
-    def stops_early(self) -> bool:
-        return True
-
     def learn(self, stop: Stop) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
         self.table = FactorTable(*normal(*shapes, seed=self.seed, device=self.torch_device))

@@ -69,8 +69,8 @@ class EASE(ItemItem):
         that fails and memory allows it.
         """
         gram.diagonal().add_(self.l2)
-        kinds = [torch.float64 if len(gram) <= _SMALL else torch.float32]
-        if 3 * 8 * len(gram) ** 2 <= free_memory(gram.device):
+        kinds = [torch.float64] if len(gram) <= _SMALL else [torch.float32]
+        if kinds == [torch.float32] and 3 * 8 * len(gram) ** 2 <= free_memory(gram.device):
             kinds.append(torch.float64)
         for kind in kinds:
             root, failed = torch.linalg.cholesky_ex(gram.to(kind))

@@ -28,6 +28,11 @@ class Epochs(Configurable):
 
     steps: ClassVar[int] = 64  # about so many steps an epoch, if the batch size is "auto"
 
+    @property
+    def stops_early(self) -> bool:
+        """Whether the number of epochs is chosen on held-out pairs."""
+        return True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(

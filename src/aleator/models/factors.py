@@ -59,6 +59,7 @@ class FactorTable:
     def absorb(self, line: Map) -> None:
         """Make a linear map of the scores part of the factors, so that scores stay inner products."""
         level, top = line.y.tolist()
+        self._newcomers = None  # it made factors of the old kind
         self.users = torch.cat([self.users * (top - level), level * torch.ones_like(self.users[:, :1])], 1)
         self.items = torch.cat([self.items, torch.ones_like(self.items[:, :1])], 1)
 

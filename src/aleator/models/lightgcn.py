@@ -65,10 +65,6 @@ class LightGCN(Epochs, Model):
         require(self.layers >= 0, f"layers is {self.layers}", "give at least 0 layers")
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
 
-    @property
-    def stops_early(self) -> bool:
-        return True
-
     def learn(self, stop: Stop) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
         users, items = normal(*shapes, seed=self.seed, device=self.torch_device)

@@ -93,10 +93,6 @@ class MACR(Epochs, Model):
         of_layers = {} if self.backbone == "lightgcn" else {"layers": "with backbone mf"}
         return {**super().unused(), **of_layers}
 
-    @property
-    def stops_early(self) -> bool:
-        return True
-
     def learn(self, stop: Stop) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim), (self.dim,), (self.dim,)
         self.tables = normal(*shapes, seed=self.seed, device=self.torch_device)

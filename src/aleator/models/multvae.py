@@ -69,10 +69,6 @@ class MultVAE(Epochs, Model):
         require(0 <= self.dropout < 1, f"dropout is {self.dropout}", "give a share from 0 to below 1")
         require(min(self.kl, self.weight_decay) >= 0, "kl or weight_decay is below 0", "give at least 0")
 
-    @property
-    def stops_early(self) -> bool:
-        return True
-
     def learn(self, stop: Stop) -> None:
         n_items, hidden, dim = self.fitted.n_items, self.hidden, self.dim
         shapes = (n_items, hidden), (hidden, 2 * dim), (dim, hidden), (n_items, hidden)

@@ -60,10 +60,6 @@ class PMF(Epochs, Model):
             "give variances above 0",
         )
 
-    @property
-    def stops_early(self) -> bool:
-        return True
-
     def learn(self, stop: Stop) -> None:
         """Train from a start that gives each item its best constant score, by the first dimension of the factors.
 

@@ -66,10 +66,6 @@ class UE(Epochs, Model):
         require(self.alpha > 0, f"alpha is {self.alpha}", "give an alpha above 0")
         require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give at least 0")
 
-    @property
-    def stops_early(self) -> bool:
-        return True
-
     def learn(self, stop: Stop) -> None:
         shape = self.fitted.n_items, self.dim
         self.z, self.q = normal(shape, shape, seed=self.seed, device=self.torch_device)

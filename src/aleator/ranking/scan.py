@@ -177,7 +177,8 @@ class Scan:
         # exact scores of what is left, sorted by user and item so that ties go to the lower id
         by_item = (row * len(self.order) + item).argsort()
         row, item = row[by_item], item[by_item]
-        return _ragged_top_k(self._exact(factors, row, item, lam), row, item, len(roof), k)
+        exact = blend(*self.parts(factors, row, item), lam)
+        return _ragged_top_k(exact, row, item, len(roof), k)
 
     def _bound(self, scanned: dict[str, Scanned], lam: float, sign: int) -> Tensor:
         """How high (`sign` 1) or how low (-1) the blend can be. 0 gives an estimate of it."""
@@ -186,12 +187,6 @@ class Scan:
             return bounds["r"]
         sigma = uncertainty(bounds["s"], self.k)
         return blend(bounds["r"], sigma, lam) if "r" in bounds else sigma
-
-    def _exact(self, factors: tuple[Tensor, Tensor], row: Tensor, item: Tensor, lam: float) -> Tensor:
-        """[n] the exact blend of each pair."""
-        if lam > 0:
-            return blend(*self.parts(factors, row, item), lam)
-        return uncertainty(row_products(factors[1], row, self.sides[1].table, item), self.k)
 
     def parts(self, factors: tuple[Tensor, Tensor], row: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
         """The exact expectation and uncertainty of each pair, [n] each."""

@@ -216,7 +216,8 @@ def grafted(
     kind = {"implicit-als": AlternatingLeastSquares, "implicit-bpr": BayesianPersonalizedRanking}[method.base.model]
     fitted = kind(**settings["model"], random_state=seed)
     fitted.fit((split.everything if recipe.on_test else split.train).csr, show_progress=False)
-    common: dict[str, Any] = {"seed": seed, "recipe": recipe.name, "device": device, "refit": False}
+    common: dict[str, Any] = {"seed": seed, "recipe": recipe.name, "device": device}
+    common |= {"refit": False} if recipe.refits else {}
     if not method.uncertain:
         return graft(fitted, **common)
     options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}

@@ -12,20 +12,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
-from aleator.errors import AleatorError
+from aleator.errors import require
 from aleator.progress import progress
 from aleator.training.stop import Stop
 
-Precision = Literal["auto", "float32", "tf32", "bf16"]
-Loss = Callable[[Users, torch.Generator], Tensor]  # takes a batch, returns the loss summed over its users
+Loss = Callable[[Users, torch.Generator], Tensor]
+"""The loss of a batch, summed over its users. The generator is for what is drawn at random.
+
+It has an autograd graph. Or it has none, and has written gradients by hand: those of its mean over the users.
+"""
 Watcher = Callable[[str, int, float], None]  # takes the label of a training, the epoch and the metric
-_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+_watcher: ContextVar[Watcher] = ContextVar("watcher", default=lambda label, epoch, metric: None)
 
 
 class Optimizer(Protocol):
@@ -56,13 +59,13 @@ class Log:
     rows: list[dict[str, float]] = field(default_factory=list)  # epoch, loss, and the metric if it was checked
     seconds: list[float] = field(default_factory=list, compare=False)  # time of each epoch without its check; not saved
 
-    @property
-    def epochs(self) -> int:
-        """The number of epochs for a refit, at least one."""
-        return max(self.best_epoch, 1)
-
     def to_dict(self) -> dict[str, Any]:
         return {"best_epoch": self.best_epoch, "rows": self.rows}
+
+
+def epochs_of(log: Log | None) -> int | None:
+    """How many epochs a refit takes, at least one. None for what does not train in epochs."""
+    return None if log is None else max(log.best_epoch, 1)
 
 
 @dataclass(kw_only=True)
@@ -77,7 +80,7 @@ class Loop:
     patience: int = 10  # training stops after so many checks without a better metric
     check_every: int = 1  # epochs between two checks
     tolerance: float = 0.0  # keep the last epoch whose metric is within this share of the best
-    precision: Precision = "auto"
+    exact: bool = False  # whether a GPU multiplies matrices in float32, instead of TF32
     clip: float | None = None  # the largest norm of a gradient
     from_start: bool = False  # whether the parameters before training may be the best, as epoch 0
     seed: int = 0
@@ -93,22 +96,22 @@ class Loop:
     ) -> Log:
         """Minimise `loss` in the parameters, in place, over all users with a history. AdamW is the default optimiser.
 
-        `loss` is a sum over the users of a batch. It may compute gradients by hand instead of building an autograd graph.
-        It then writes the gradients of its mean over the users itself.
+        `loss` is a sum over the users of a batch, as `Loss` says.
         """
         optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
-        epochs = _Epochs(self, loss, parameters, histories, optimizer)
+        batches, draws = _Batches(histories, self), torch.Generator(self.device).manual_seed(self.seed)
         best, log, last = _Best(self, parameters, stop), Log(), stop.epochs or self.max_epochs
         with progress(self.label, last) as shown:
             for epoch in range(1, last + 1):
                 start = time.perf_counter()
-                row = {"epoch": epoch, "loss": epochs.run()}
+                row = {"epoch": epoch, "loss": self._pass(loss, parameters, batches, draws, optimizer)}
                 log.seconds.append(time.perf_counter() - start)
-                self._check_finite(row["loss"], epoch)
+                diverged = f"{self.label} diverged: the loss is {row['loss']} in epoch {epoch}"
+                require(math.isfinite(row["loss"]), diverged, f"try a learning rate below {self.lr:g}")
                 if stop.metric is not None and (epoch % self.check_every == 0 or epoch == last):
                     optimizer.settle()
                     row["metric"] = stop.metric()
-                    self._tell_watcher(epoch, row["metric"])
+                    _watcher.get()(self.label, epoch, row["metric"])
                     best.see(epoch, row["metric"])
                 log.rows.append(row)
                 shown.advance(1, **{name: f"{value:.4f}" for name, value in row.items() if name != "epoch"})
@@ -118,49 +121,41 @@ class Loop:
         log.best_epoch = last if stop.metric is None else best.restore()
         return log
 
-    def _check_finite(self, loss: float, epoch: int) -> None:
-        if not math.isfinite(loss):
-            raise AleatorError(
-                f"{self.label} diverged: the loss is {loss} in epoch {epoch}",
-                f"try a learning rate below {self.lr:g}",
-            )
-
-    def _tell_watcher(self, epoch: int, metric: float) -> None:
-        watcher = _watcher.get()
-        if watcher is not None:
-            watcher(self.label, epoch, metric)
-
-
-class _Epochs:
-    """Passes over all users with a history, in random batches of equal size."""
-
-    def __init__(
-        self, loop: Loop, loss: Loss, parameters: Sequence[Tensor], histories: Histories, optimizer: Optimizer
-    ) -> None:
-        self.loop, self.loss, self.parameters = loop, loss, parameters
-        self.histories, self.optimizer = histories, optimizer
-        self.draws = torch.Generator(loop.device).manual_seed(loop.seed)
-        self.order = torch.Generator().manual_seed(loop.seed)
-        self.who = (histories.host_size > 0).nonzero().squeeze(1)
-        # Batches have equal sizes: a small last batch would take a step as long as the others, from a few users.
-        batches = max(math.ceil(len(self.who) / loop.batch_size), 1)
-        self.size = math.ceil(len(self.who) / batches)
-
-    def run(self) -> float:
-        """Run one epoch. Returns the mean loss over users."""
-        total = torch.zeros((), dtype=torch.float64, device=self.loop.device)
-        shuffled = self.who[torch.randperm(len(self.who), generator=self.order)]
-        for index in pieces(shuffled, self.size):
-            with products(self.loop.precision, self.loop.device):
-                self.optimizer.zero_grad(set_to_none=True)
-                mean = self.loss(self.histories.batch(index, trained=True), self.draws) / len(index)
+    def _pass(
+        self,
+        loss: Loss,
+        parameters: Sequence[Tensor],
+        batches: _Batches,
+        draws: torch.Generator,
+        optimizer: Optimizer,
+    ) -> float:
+        """Take a step for each batch. Returns the mean loss over users."""
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for users in batches:
+            with products(self.exact, self.device):
+                optimizer.zero_grad(set_to_none=True)
+                mean = loss(users, draws) / len(users)
                 if mean.requires_grad:
                     mean.backward()  # type: ignore[no-untyped-call]
-            if self.loop.clip is not None:
-                torch.nn.utils.clip_grad_norm_(self.parameters, self.loop.clip)
-            self.optimizer.step()
-            total += mean.detach() * len(index)
-        return float(total) / max(len(self.who), 1)
+            if self.clip is not None:
+                torch.nn.utils.clip_grad_norm_(parameters, self.clip)
+            optimizer.step()
+            total += mean.detach() * len(users)
+        return float(total) / max(len(batches.who), 1)
+
+
+class _Batches:
+    """All users with a history, in random batches of equal size, in another order each time."""
+
+    def __init__(self, histories: Histories, loop: Loop) -> None:
+        self.histories, self.order = histories, torch.Generator().manual_seed(loop.seed)
+        self.who = (histories.host_size > 0).nonzero().squeeze(1)
+        # Batches have equal sizes: a small last batch would take a step as long as the others, from a few users.
+        self.size = math.ceil(len(self.who) / max(math.ceil(len(self.who) / loop.batch_size), 1))
+
+    def __iter__(self) -> Iterator[Users]:
+        shuffled = self.who[torch.randperm(len(self.who), generator=self.order)]
+        return (self.histories.batch(index, trained=True) for index in pieces(shuffled, self.size))
 
 
 class _Best:
@@ -214,20 +209,11 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 @contextmanager
-def products(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Inside, matrix products have the given precision.
-
-    "auto" is TF32 on a GPU and float32 elsewhere. "bf16" is PyTorch's autocast.
-    """
-    if precision == "bf16":
-        with torch.autocast(device.type, torch.bfloat16):
-            yield
-        return
-    if device.type != "cuda":
-        yield
-        return
+def products(exact: bool, device: torch.device) -> Iterator[None]:
+    """Inside, a GPU multiplies matrices in float32 if `exact`, else in TF32."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("highest" if exact else "high")
     try:
         yield
     finally:

@@ -194,7 +194,8 @@ class Search:
 
     def measure(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fit on train and measure on valid. Returns the Recalls, the chosen epochs, and lam of an AUR."""
-        made = self.make({**options, "refit": False})
+        without_refit = {"refit": False} if self.default.conventions.refits else {}
+        made = self.make({**options, **without_refit})
         if isinstance(made, AUR):
             return self._measure_blend(made)
         assert isinstance(made, Model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -33,7 +33,9 @@ class Estimator(Configurable, ABC):
     device: str = "auto"  # where to compute; by default that of the AUR
     seed: int = 0  # seed of all random draws; by default that of the AUR
 
-    log: Log | None = field(default=None, init=False)  # of the training
+    log: Log | None = field(default=None, init=False)  # of the training, after `learn`  # of the training
+
+    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are trained and saved
 
     @abstractmethod
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
@@ -55,14 +57,15 @@ class Estimator(Configurable, ABC):
     def sample(self, n_items: int, draw: torch.Generator) -> Tensor | None:
         """Sorted random items to train a batch on, or None for all items."""
 
-    @abstractmethod
     def parameters(self) -> list[Tensor]:
-        """The trained tensors. The log-variances are differentiable in them."""
+        """What gradients train. The log-variances are differentiable in it."""
+        return list(self.tensors().values())
 
-    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors to save, by name."""
+        """What was learned, by the names that it is saved under."""
+        return {name: getattr(self, name) for name in self.learned}
 
-    @abstractmethod
     def set_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `tensors` returned."""
+        """The inverse of `tensors`."""
+        for name in self.learned:
+            setattr(self, name, tensors[name])

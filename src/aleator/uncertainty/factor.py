@@ -22,7 +22,7 @@ from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.products import ProductEstimator, Schedule
 from aleator.uncertainty.spectral import spectral_start
-from aleator.uncertainty.step import Tables, factor_step, history
+from aleator.uncertainty.step import Tables, factor_step, history, kept
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
@@ -60,6 +60,7 @@ class FactorEstimator(ProductEstimator):
     z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
     q: Tensor = field(init=False)  # [n_items, dim] for candidates
 
+    learned: ClassVar[tuple[str, ...]] = ("z", "q")
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {
         "init": 0.01,
         "self_exclude": False,
@@ -148,7 +149,7 @@ class FactorEstimator(ProductEstimator):
         return factor_step(
             tables,
             users,
-            self._keep(users, draw),
+            kept(users, self.history_dropout, draw, tables.z.dtype),
             expectation,
             objective,
             n_items,
@@ -158,33 +159,17 @@ class FactorEstimator(ProductEstimator):
             dtype=self.product_dtype(tables.z),
         )
 
-    def _keep(self, users: Users, draw: torch.Generator | None) -> Tensor:
-        """[n] 1 for each history item that is summed, 0 for one that dropout leaves out."""
-        if self.history_dropout == 0 or draw is None:
-            return torch.ones(len(users.item), dtype=self.z.dtype, device=self.z.device)
-        drawn = torch.rand(len(users.item), generator=draw, device=self.z.device)
-        return (drawn >= self.history_dropout).to(self.z.dtype)
-
     def factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        summed, scale = history(self.z, users, self._keep(users, None))
+        summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
         return ACTIVATIONS[self.activation](summed * scale[:, None]), self.q
 
     def observed(self, users: Users) -> Tensor:
         if not self.self_exclude:
             return super().observed(users)
-        summed, scale = history(self.z, users, self._keep(users, None))
+        summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
         if self.activation == "linear":
             whole = pair_products(summed * scale[:, None], self.q, users)
             return whole - (self.z * self.q).sum(1).index_select(0, users.item) * scale[users.row]
         theirs, own = (table.index_select(0, users.item) for table in (self.q, self.z))
         rest = (summed.index_select(0, users.row) - own) * scale[users.row, None]
         return (ACTIVATIONS[self.activation](rest) * theirs).sum(1)
-
-    def parameters(self) -> list[Tensor]:
-        return [self.z, self.q]
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"z": self.z, "q": self.q}
-
-    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
-        self.z, self.q = tensors["z"], tensors["q"]

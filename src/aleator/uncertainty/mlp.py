@@ -18,7 +18,7 @@ from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.products import ProductEstimator, Schedule
-from aleator.uncertainty.step import PairLoss
+from aleator.uncertainty.step import PairLoss, kept
 
 SCHEDULE = Schedule(lr=1e-3, weight_decay=0.1, steps=32, patience=8, check_every=2, tolerance=0.0)
 
@@ -40,6 +40,7 @@ class MLPEstimator(ProductEstimator):
     b2: Tensor = field(init=False)  # [hidden]
     q: Tensor = field(init=False)  # [n_items, hidden + 1]: the last column is the bias
 
+    learned: ClassVar[tuple[str, ...]] = ("w1", "b1", "w2", "b2", "q")
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {"history_dropout": 0.0}
     ranges: ClassVar[Ranges] = ProductEstimator.ranges | {
         "hidden": Among(256, 512, 1024),
@@ -60,7 +61,7 @@ class MLPEstimator(ProductEstimator):
 
             def loss(users: Users, draw: torch.Generator) -> Tensor:
                 items = self.sample(n_items, draw)
-                p = self._forward(users, self._keep(users, draw))
+                p = self._forward(users, kept(users, self.history_dropout, draw, self.q.dtype))
                 gradient, dtype = torch.empty_like(self.q), self.product_dtype(p)
                 pairs = PairLoss(users, p.detach(), self.q, gradient, expectation, objective, dtype=dtype)
                 total = pairs.backward(n_items, items)
@@ -83,11 +84,6 @@ class MLPEstimator(ProductEstimator):
         self.b1, self.b2 = torch.zeros_like(self.w2[0]), torch.zeros_like(self.w2[0])
         self.q = normal(n_items, n + 1, 0.1 / n**0.5)
 
-    def _keep(self, users: Users, draw: torch.Generator) -> Tensor:
-        """[n] 1 for each history item that is summed, 0 for one that dropout leaves out."""
-        drawn = torch.rand(len(users.item), generator=draw, device=users.item.device)
-        return (drawn >= self.history_dropout).to(self.q.dtype)
-
     def _forward(self, users: Users, keep: Tensor) -> Tensor:
         """p [B, hidden + 1], whose last column is 1."""
         count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
@@ -96,14 +92,4 @@ class MLPEstimator(ProductEstimator):
         return torch.cat([second, torch.ones_like(second[:, :1])], 1)
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        return self._forward(users, torch.ones(len(users.item), dtype=self.q.dtype, device=self.q.device)), self.q
-
-    def parameters(self) -> list[Tensor]:
-        return [self.w1, self.b1, self.w2, self.b2, self.q]
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {name: getattr(self, name) for name in ("w1", "b1", "w2", "b2", "q")}
-
-    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
-        for name, value in tensors.items():
-            setattr(self, name, value)
+        return self._forward(users, kept(users, 0.0, None, self.q.dtype)), self.q

@@ -15,11 +15,12 @@ from aleator.device import budget, fast_bfloat16
 from aleator.errors import require
 from aleator.kernels.ragged import pair_products
 from aleator.options import Between, Ranges
-from aleator.training.loop import Log, Loop, Loss, Optimizer, Precision
+from aleator.training.loop import Log, Loop, Loss, Optimizer
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 
 LABEL = "uncertainty estimator"
+Precision = Literal["auto", "float32", "tf32", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +132,7 @@ class ProductEstimator(Estimator):
             patience=plan.patience,
             check_every=plan.check_every,
             tolerance=plan.tolerance,
-            precision="float32" if self.precision == "float32" else "tf32",
+            exact=self.precision == "float32",
             seed=self.seed,
             label=LABEL,
         )

@@ -81,10 +81,8 @@ def _fit(
     # unobserved pairs: products, levels and expectations, and a mask that leaves out the observed pairs
     products = p @ table[items].T
     r = expectation.score_block(users, items)
-    column = torch.searchsorted(items, users.item).clamp_max(len(items) - 1)
-    inside = items[column] == users.item
     unobserved = torch.ones_like(products)
-    unobserved.index_put_((users.row[inside], column[inside]), torch.zeros((), device=p.device))
+    unobserved[users.among(items)] = 0
     levels = (p @ direction)[:, None]
     up = histories.n_items / len(items)  # from the sample to all items
 

@@ -90,6 +90,14 @@ def factor_step(
     return loss.to(p.dtype)
 
 
+def kept(users: Users, dropout: float, draw: torch.Generator | None, dtype: torch.dtype) -> Tensor:
+    """[n] 1 for each history item that is summed, 0 for one that dropout leaves out. Without `draw` none is left out."""
+    if dropout == 0 or draw is None:
+        return torch.ones(len(users.item), dtype=dtype, device=users.item.device)
+    drawn = torch.rand(len(users.item), generator=draw, device=users.item.device)
+    return (drawn >= dropout).to(dtype)
+
+
 def history(z: Tensor, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
     """The sum of z over each history [B, dim], and 1 / sqrt of the number of summed items [B]."""
     count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
@@ -186,10 +194,7 @@ class PairLoss:
     def _on_sample(self, n_items: int, items: Tensor) -> Tensor:
         """The loss of the unobserved pairs, estimated from those with `items`."""
         up, place = n_items / len(items), self.place(items)
-        column = torch.searchsorted(items, self.users.item).clamp_max(len(items) - 1)
-        inside = items[column] == self.users.item
-        pairs = self.users.row[inside], column[inside]
-        loss, dq = self._blocks(self.q[place], items, pairs, up, with_observed=False)
+        loss, dq = self._blocks(self.q[place], items, self.users.among(items), up, with_observed=False)
         self.dq.zero_().index_copy_(0, place, dq)
         return up * loss
 
@@ -209,6 +214,7 @@ class PairLoss:
         Each block of columns is computed once and used for both gradients. `pairs` are the rows and columns of the
         observed pairs. Their loss is left out unless `with_observed`. Gradients are multiplied by `up`.
         """
+        assert items is None or not with_observed, "the observed pairs of a sample are scored one by one"
         p, scale = self.p, up / len(self.users)
         low_p, dp, dq = p.to(self.dtype), torch.zeros_like(p), []
         total = torch.zeros((), dtype=torch.float64, device=p.device)
