@@ -22,6 +22,7 @@ import typer.main
 
 import aleator as al
 from aleator import cli
+from aleator.models import MODELS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -72,6 +73,30 @@ def test_the_examples_of_a_page_run(
         with pytest.raises(SystemExit) as left:
             cli.main()
         assert not left.value.code, f"{page}: {shlex.join(line)}: {capsys.readouterr().err}"
+
+
+def test_the_model_of_contributing_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in one file: it is fitted, blended, saved and loaded."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"^   ```python\n(.*?)^   ```", text, re.DOTALL | re.MULTILINE)
+    (tmp_path / "share_model.py").write_text(inspect.cleandoc(block))
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = importlib.import_module("share_model").Share
+    monkeypatch.setattr(MODELS, "unnamed", (*MODELS.unnamed, kind))
+    split = al.simulate(n_users=60, n_items=40, per_user=80, seed=0).interactions.split(valid=0.1, test=0.2, seed=0)
+    aur = al.AUR(kind(damping=2.0), estimator=al.FactorEstimator(dim=4, max_epochs=2)).fit(split)
+    aur.save(tmp_path / "model")
+    loaded = al.load_model(tmp_path / "model")
+    assert loaded.recommend([0], k=3)["item_id"].to_list() == aur.recommend([0], k=3)["item_id"].to_list()
+
+
+def test_the_files_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:src/aleator|tests|tools|docs|benchmarks)/[\w/.]+?)`", text)
+    assert [name for name in named if "NAME" not in name and not (ROOT / name).exists()] == []
+    modules = re.findall(r"\(`([\w/]+\.py)`[,)]", text)
+    assert len(modules) > 10
+    assert [name for name in modules if not (ROOT / "src" / "aleator" / name).exists()] == []
 
 
 def test_pages_that_a_newcomer_reads_have_examples() -> None:

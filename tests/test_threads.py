@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import aleator as al
+from aleator.threads import SPINS
 
 PROGRAM = """
 import os, sys
@@ -17,7 +18,7 @@ import os, sys
 class Watch:  # asked for every module before it is found
     def find_spec(self, name, path=None, target=None):
         if name == "torch":
-            print(os.environ.get("OMP_WAIT_POLICY"))
+            print(os.environ.get("GOMP_SPINCOUNT"))
             sys.stdout.flush()
             os._exit(0)
 
@@ -26,11 +27,14 @@ import aleator
 """
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_threads_wait_passively_when_torch_is_imported_unless_told_otherwise(given: str | None, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, str(SPINS)), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+)
+def test_threads_spin_briefly_unless_the_environment_says_how_they_wait(given: dict[str, str], expected: str) -> None:
     """The process ends where torch would be imported, so it also shows that torch comes after the setting."""
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    environment |= {"PYTHONPATH": str(Path(al.__file__).parents[1])}
-    environment |= {} if given is None else {"OMP_WAIT_POLICY": given}
+    ours = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    environment |= {"PYTHONPATH": str(Path(al.__file__).parents[1])} | given
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.strip() == expected, done.stderr

@@ -1,8 +1,8 @@
 """Aleator: recommendation with aleatoric uncertainty."""
 
-from aleator.threads import wait_passively
+from aleator.threads import spin_briefly
 
-wait_passively()  # before anything loads PyTorch
+spin_briefly()  # before anything loads PyTorch
 
 # ruff: noqa: E402
 

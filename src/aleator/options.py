@@ -19,6 +19,9 @@ class Configurable:
     Subclasses are `@dataclass(kw_only=True, eq=False, repr=False)`, and each field is an option. `paper` holds the
     values of the paper's released program, for recipe "paper". `aleator tune` searches in `ranges`, and under recipe
     "paper" in `paper_ranges`.
+
+    An option that has no effect beside the others is refused if a user gave it to the constructor. It is not refused if
+    it was offered: by `with_defaults`, which passes on options of AUR or of the command line, or by a model folder.
     """
 
     paper: ClassVar[dict[str, Any]] = {}

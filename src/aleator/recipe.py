@@ -19,7 +19,18 @@ PAPER_LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True)
 class Recipe:
-    """Conventions that hold in all parts of an experiment. `RECIPES` holds the known recipes."""
+    """Conventions that hold in all parts of an experiment. `RECIPES` holds the known recipes.
+
+    Who asks a recipe:
+
+    - `Recommender` and `AUR`: for the values of options that were not given (`paper_options`)
+    - `Model.fit` and `AUR.fit`: for the pairs to fit on and to choose on (`divide`), and whether to refit
+    - `Recommender.hold_out`: how many users are evaluated while something trains (`checks_everyone`)
+    - `AUR.fit`: for the lams to choose from, and for the tail
+    - `evaluate`: for the tail, and for `empty`
+    - `tune`: for the ranges to search in (`paper_options`), and what to choose on
+    - reports, the command line and the studies: for the warning
+    """
 
     name: RecipeName
     paper_options: bool  # whether options that were not given have the values of the paper's released program

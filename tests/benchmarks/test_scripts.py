@@ -87,6 +87,11 @@ def test_fit_stands_beside_implicit(tmp_path: Path) -> None:
     assert row["more"]["recall@20"] == pytest.approx(row["more"]["theirs"], abs=0.1)
 
 
+def test_fits_at_once_are_set_beside_one_alone(tmp_path: Path) -> None:
+    told = run("side_by_side", *WORLD, "--max-epochs", 1, "--at-once", 2, folder=tmp_path)
+    assert [row["job"] for row in told["rows"]] == ["mf-AUR alone", "2 at once"]
+
+
 def test_memory_is_that_of_fresh_processes(tmp_path: Path) -> None:
     told = run("memory", *WORLD, "--jobs", "fit-mf", folder=tmp_path)
     assert [row["job"] for row in told["rows"]] == ["load", "fit-mf"]

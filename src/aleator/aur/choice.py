@@ -24,9 +24,9 @@ class Choice:
 def choose_lam(held_out: HeldOut, parts: Parts, lams: Sequence[float], select: Select) -> Choice:
     """The lam that is best on held-out pairs. Of equally good ones it is the highest, which is the safest.
 
-    "overall" maximises the mean Recall@20. "balanced" maximises the mean tail-absolute Recall@50 among the lams that
-    lose nothing overall. The mean Recall@20 of such a lam is above that of the bare model (lam = 1) by at least the
-    standard error of the difference over users. lam = 1 itself is always allowed.
+    "overall" maximises the mean Recall@20. "balanced" maximises the mean tail-absolute Recall@50 (tail items among the
+    first 50 of all items) among the lams that gain overall. Such a lam has a higher mean Recall@20 than the bare model
+    (lam = 1), by at least the standard error of the difference over users. lam = 1 itself is always allowed.
     """
     lams = sorted({*lams, 1.0})
     with torch.no_grad():

@@ -81,7 +81,8 @@ def evaluate(
     - tail_relative: only tail items are candidates, and the test items in the tail are relevant.
 
     Every user with a test item is evaluated. The train and validation items of a user are not candidates. Items without
-    a training interaction are candidates, and they count if they are in the test part.
+    a training interaction are candidates, and they count if they are in the test part. If the model has another
+    vocabulary than the split, ids are matched. An item that the model does not know is never listed, but it counts.
 
     Args:
         model: A fitted AUR or model.
@@ -121,6 +122,7 @@ def evaluate(
             "chosen_on_test": recipe_of(model.recipe).on_test,
             "users_without_history": int((lists.seen.size[lists.who] == 0).sum()),
             **_untrained(split),
+            "unknown_items": lists.model.unknown_items,
         },
     )
 
@@ -156,8 +158,8 @@ class _Lists:
 
     def __init__(self, model: Scorer, split: Split, in_tail: Tensor, cuts: list[int], memory: int | None) -> None:
         seen, device = split.everything, model.torch_device
-        self.link = _ModelOnSplit(model, seen, device)
-        leaked = self.link.trained_on(split.test)
+        self.model = _ModelOnSplit(model, seen, device)
+        leaked = self.model.trained_on(split.test)
         require(
             leaked == 0,
             f"the model was trained on {leaked} of the {len(split.test)} test pairs",
@@ -178,8 +180,12 @@ class _Lists:
 
     def _batch(self, index: Tensor) -> _Batch:
         candidates = [None, self.in_tail]
-        found = self.link.top(
-            self.link.users(index), max(self.cuts), seen=self.seen.batch(index), candidates=candidates, chunk=self.chunk
+        found = self.model.top(
+            self.model.users(index),
+            max(self.cuts),
+            seen=self.seen.batch(index),
+            candidates=candidates,
+            chunk=self.chunk,
         )
         (_, everything), (_, only_tail) = found
         for cut, shown in self.shown.items():
@@ -249,6 +255,7 @@ class _ModelOnSplit:
     def __init__(self, model: Scorer, seen: Interactions, device: torch.device) -> None:
         self.model, self.n_items = model, seen.n_items
         self.same = model.fitted.users == seen.users and model.fitted.items == seen.items
+        self.unknown_items = 0  # items of the split that the model does not know
         if self.same:
             return
         user = model.fitted.users.encode(seen.users.decode(np.arange(seen.n_users)))
@@ -256,6 +263,7 @@ class _ModelOnSplit:
         require(
             bool((item >= 0).any()), "the model knows none of the items of this split", "evaluate it on its own data"
         )
+        self.unknown_items = int((item < 0).sum())
         self.user, self.item = torch.from_numpy(user).to(device), torch.from_numpy(item).to(device)
         rows = [
             seen_items[seen_items >= 0]

@@ -96,6 +96,7 @@ class Report:
         lists = "  ".join(f"{name} {value:.4g}" for name, value in self.lists.items())
         told = {
             "untrained_pairs": "test pairs are of items never trained on",
+            "unknown_items": "items of the split are unknown to the model and are never listed",
             "users_without_history": "users have no history and are ranked by popularity",
         }
         more = [f"{self.about[key]} {words}" for key, words in told.items() if self.about[key]]

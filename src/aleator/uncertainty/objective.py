@@ -1,6 +1,10 @@
-"""The paper's objective of the uncertainty estimator. The formula stands only here.
+"""The paper's objective of the uncertainty estimator.
 
 L = sum over pairs of w (  (r - Y)^2 / e^s  +  beta s  +  gamma s^2  ),   w = alpha where Y = 1 and 1 where Y = 0.
+
+`pairs` is the formula and `slope` its derivative in s. Observed pairs are few, and training calls both for them.
+Unobserved pairs are many: `block` computes the same in one pass, and a Triton kernel does so on a GPU. `reference` is
+the literal sum, which tests compare all of them with.
 
 It is the negative log posterior of the log-variance s under Y ~ N(r, e^s / K) and a Gaussian prior on s, divided by
 K / 2. So beta = 1 / K, and sigma^2 = e^s / K is on the scale of the squared residual.
