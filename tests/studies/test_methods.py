@@ -10,9 +10,11 @@ import pytest
 
 import aleator as al
 from aleator.models import MODELS
-from aleator.recipe import RECIPES, recipe_of
+from aleator.recipe import RECIPES, Recipe, recipe_of
 from aleator.studies import methods
-from aleator.studies.methods import BACKBONES, GRAFTS, Method, make, tuned
+from aleator.studies.methods import BACKBONES, CONFIGS, GRAFTS, Method, make, tuned
+from aleator.studies.reproduce import studies
+from aleator.studies.workbench import Workbench
 
 PLAIN: dict[str, Any] = {"recipe": RECIPES["ours"], "seed": 0, "device": "cpu"}
 
@@ -101,3 +103,16 @@ def test_options_of_recipe_paper_stand_in_a_file_of_their_own() -> None:
     assert tuned("adressa", "mf", paper)["select"] == "overall"
     assert tuned("adressa", "mf", ours) == {}
     assert tuned("yelp2018", "mf", ours) == tuned("yelp2018", "mf", paper) != {}
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
+def test_the_options_of_every_cell_of_every_study_have_an_effect(recipe: Recipe, split: al.Split) -> None:
+    """Options that were tuned for a dataset meet those of a study: none of them may be refused."""
+    built = 0
+    for dataset in sorted(folder.name for folder in CONFIGS.iterdir()):
+        bench = Workbench(dataset, split, recipe=recipe)
+        for method in {m.key: m for study in studies("all") for m in study.cells(bench)}.values():
+            if not method.base.grafted:
+                bench.make(method)
+                built += 1
+    assert built > 200
