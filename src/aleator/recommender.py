@@ -285,7 +285,7 @@ class Recommender(Configurable, ABC):
             allowed = torch.zeros_like(mask)
             allowed[self._items(allow)] = True
             mask = mask & allowed
-        if deny is not None and len(deny):
+        if deny is not None:
             mask = mask.clone()
             mask[self._items(deny)] = False
         return None if bool(mask.all()) else mask

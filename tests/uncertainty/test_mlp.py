@@ -70,7 +70,7 @@ def test_the_loss_of_a_step_and_its_gradient_are_those_of_the_reference(objectiv
     reference = objective.reference(r, hot, literal(made, hot))
     gradients = torch.autograd.grad(reference, made.parameters())
     p, q = made.factors(users)
-    part = PairLoss(users, p.detach(), q.detach(), torch.empty_like(q), Fixed(r), objective)
+    part = PairLoss(users, p.detach(), q.detach(), Fixed(r), objective)
     assert float(part.backward(6)) == pytest.approx(float(reference), rel=1e-12)
     inner = torch.autograd.grad(p, made.parameters()[:-1], part.dp)
     for mine, theirs in zip([*inner, part.dq], gradients, strict=True):

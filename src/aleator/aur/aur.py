@@ -56,7 +56,7 @@ class AUR(Recommender):
     An AUR works on a copy of the `model` that it is given. Your model stays as it was, and the fitted one is
     `aur.model`.
 
-    `select="balanced"` takes the lam with the best tail-absolute Recall@50, among those that lose nothing overall.
+    `select="balanced"` takes the lam with the best tail-absolute Recall@50, among those that gain overall (`choose_lam`).
     `select="overall"` takes the lam with the best Recall@20.
 
     `residuals` says which expectations of the observed pairs the estimator is trained on. "in-sample" takes those of the
@@ -75,7 +75,9 @@ class AUR(Recommender):
     gamma: float = 0.001  # weight of the squared log-variance in the loss
     floor: float = 0.01  # added to e^s in the loss; it bounds the weight of a pair that is fitted perfectly
     lam: float | Literal["auto"] = "auto"  # share of the expectation in the blend; "auto" chooses it on validation
-    select: Select = "balanced"  # what "auto" chooses lam by: tail recall that costs nothing overall, or overall recall
+    select: Select = (
+        "balanced"  # what "auto" chooses lam by: tail recall among lams that gain overall, or overall recall
+    )
     tail: Tail = DEFAULT_TAIL  # which items are tail items
     residuals: Literal["in-sample", "loo", "cross-fit"] = "in-sample"  # r of observed pairs, in or out of sample
     joint: Joint | None = None  # options of joint training (AUR-J); None for no joint training
@@ -104,6 +106,9 @@ class AUR(Recommender):
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
         _check_lam(self.lam)
+        for name in ("valid", "refit"):
+            told = f"the option {name} of {kind} has no effect under AUR"
+            require(not self.model.insists_on(name), told, f"give {name} to AUR")
         theirs = self.model.given.get("recipe", self.recipe)
         require(
             theirs == self.recipe, f"{kind} has recipe {theirs} and AUR {self.recipe}", "give the recipe to AUR alone"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.errors import require
+from aleator.models import MODELS
 from aleator.models.base import Model
 from aleator.training.loop import Log, Loop, trainable
 from aleator.training.stop import Stop
@@ -54,7 +55,8 @@ class Joint:
 def check_joint(model: Model, objective: Objective) -> None:
     """Refuse a model or an objective that cannot be trained jointly."""
     kind = type(model).__name__
-    require(model.trains_jointly, f"{kind} cannot be trained jointly", "use MF, LightGCN or MultVAE")
+    able = ", ".join(other.__name__ for other in MODELS.classes.values() if other.trains_jointly)
+    require(model.trains_jointly, f"{kind} cannot be trained jointly", f"use one of {able}")
     require(model.calibrate == "none", f"{kind} is calibrated, which joint training undoes", "drop calibrate")
     require(objective.floor > 0, "joint training without a floor diverges", "give a floor above 0")
 

@@ -87,7 +87,8 @@ def evaluate(
     Args:
         model: A fitted AUR or model.
         split: A split with a test part. The model must not have been fitted on pairs of the test part.
-        tail: Which items are tail items. By default the recipe says so.
+        tail: Which items are tail items. By default the recipe says so, and not the tail of an AUR: reports of several
+            models are then about the same items.
         k: One or more cut-offs.
         empty: What to do with a user without a relevant item under the tail protocols. "skip" leaves the user out.
             "zero" counts 0, as the paper's released program does. By default the recipe says so.

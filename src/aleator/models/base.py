@@ -58,8 +58,8 @@ class Model(Recommender):
         found = dict(super().unused())
         if not self.weighs_negatives and self.calibrate == "none":
             found["mu"] = "without calibration"
-        if not self.stops_early and self.refit:
-            found["valid"] = "where nothing is chosen on validation"
+        if not self.holds_out:
+            found["valid"] = "where nothing is held out"
         return found
 
     # What a model file writes
@@ -112,6 +112,11 @@ class Model(Recommender):
     # What every model does
 
     @property
+    def holds_out(self) -> bool:
+        """Whether a fit holds pairs out: to choose the number of epochs on, or because it is not to refit."""
+        return self.stops_early or not self.refit
+
+    @property
     def table(self) -> FactorTable:
         """The factors of users and items, if the model has them."""
         if self._table is None:
@@ -124,7 +129,7 @@ class Model(Recommender):
 
     def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
         split, recipe = as_split(data), self.conventions
-        if not self.stops_early and self.refit:  # there is nothing to choose
+        if not self.holds_out:
             self.fit_cached(cache, split.everything)
             return self
         fitted, held = recipe.divide(split, self.valid, self.seed)
@@ -156,9 +161,10 @@ class Model(Recommender):
 
         A training in epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
         """
-        self.data, self.map = data, None
+        self.data, self.map, self.log = data, None, None
         metric = None if held_out is None else lambda: self._recall(held_out)
         self.learn(Stop(metric, epochs))
+        assert self.log is not None or not self.stops_early, "learn sets self.log, for the epochs of a refit"
         with torch.no_grad():
             self.publish()
             self.map = self.fit_map(held_out)

@@ -33,7 +33,7 @@ class Estimator(Configurable, ABC):
     device: str = "auto"  # where to compute; by default that of the AUR
     seed: int = 0  # seed of all random draws; by default that of the AUR
 
-    log: Log | None = field(default=None, init=False)  # of the training, after `learn`  # of the training
+    log: Log | None = field(default=None, init=False)  # of the training, after `learn`
 
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are trained and saved
 

@@ -62,8 +62,7 @@ class MLPEstimator(ProductEstimator):
             def loss(users: Users, draw: torch.Generator) -> Tensor:
                 items = self.sample(n_items, draw)
                 p = self._forward(users, kept(users, self.history_dropout, draw, self.q.dtype))
-                gradient, dtype = torch.empty_like(self.q), self.product_dtype(p)
-                pairs = PairLoss(users, p.detach(), self.q, gradient, expectation, objective, dtype=dtype)
+                pairs = PairLoss(users, p.detach(), self.q, expectation, objective, dtype=self.product_dtype(p))
                 total = pairs.backward(n_items, items)
                 p.backward(pairs.dp)  # type: ignore[no-untyped-call]
                 self.q.grad = pairs.dq

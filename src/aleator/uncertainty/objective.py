@@ -6,6 +6,8 @@ L = sum over pairs of w (  (r - Y)^2 / e^s  +  beta s  +  gamma s^2  ),   w = al
 Unobserved pairs are many: `block` computes the same in one pass, and a Triton kernel does so on a GPU. `reference` is
 the literal sum, which tests compare all of them with.
 
+Beside the paper, `floor` is added to e^s, and w of an observed pair is multiplied by the pair's weight.
+
 It is the negative log posterior of the log-variance s under Y ~ N(r, e^s / K) and a Gaussian prior on s, divided by
 K / 2. So beta = 1 / K, and sigma^2 = e^s / K is on the scale of the squared residual.
 """

@@ -73,7 +73,17 @@ def factor_step(
     own = keep * scale[users.row]  # the share of z_i in the p of a user who has i in the history
     apart = self_exclude and activation is not None
     less = row_dots(tables.z, tables.q)[here.item] * own if self_exclude and not apart else None
-    pairs = PairLoss(users, p, tables.q, tables.dq, expectation, objective, place=tables.place, dtype=dtype, less=less)
+    pairs = PairLoss(
+        users,
+        p,
+        tables.q,
+        expectation,
+        objective,
+        buffer=tables.dq,
+        place=tables.place,
+        dtype=dtype,
+        less=less,
+    )
     loss = pairs.backward(n_items, items, with_observed=not apart)
     tables.dz.zero_()
     dhidden = torch.zeros_like(p)
@@ -146,10 +156,11 @@ class PairLoss:
     does not grow with the catalogue. All terms are sampled together. With exact terms for beta and gamma, training is far
     slower.
 
-    `backward` writes the gradient of the mean over the users into `dp` and `dq`, and the slopes in s of the observed
-    pairs into `slopes` [n]. `dq` is overwritten. `place` gives the rows of items in q. `less` [n], if given, is
-    subtracted from the s of the observed pairs. `dtype` is that of products with the items and of the blocks between
-    them, such as bfloat16. Sums and slopes are computed in float32.
+    After `backward`, `dp` and `dq` are the gradients of the mean over the users, and `slopes` [n] are the slopes in s of
+    the observed pairs. With sampled items, `dq` is the `buffer` if one is given: fresh memory is slow. With all items it
+    is a new tensor. `place` gives the rows of items in q. `less` [n], if given, is subtracted from the s of the observed
+    pairs. `dtype` is that of products with the items and of the blocks between them, such as bfloat16. Sums and slopes
+    are computed in float32.
     """
 
     def __init__(
@@ -157,10 +168,10 @@ class PairLoss:
         users: Users,
         p: Tensor,
         q: Tensor,
-        dq: Tensor,
         expectation: Expectation,
         objective: Objective,
         *,
+        buffer: Tensor | None = None,
         place: Callable[[Tensor], Tensor] = lambda items: items,
         dtype: torch.dtype | None = None,
         less: Tensor | None = None,
@@ -168,7 +179,7 @@ class PairLoss:
         self.users, self.p, self.q, self.place, self.less = users, p, q, place, less
         self.expectation, self.objective = expectation, objective
         self.dtype = dtype or p.dtype
-        self.dp, self.dq = torch.zeros_like(p), dq
+        self.buffer, self.dp = buffer, torch.zeros_like(p)
         self.residual = expectation.score_pairs(users).to(p.dtype) - 1
         self.slopes = torch.empty_like(self.residual)
 
@@ -195,7 +206,8 @@ class PairLoss:
         """The loss of the unobserved pairs, estimated from those with `items`."""
         up, place = n_items / len(items), self.place(items)
         loss, dq = self._blocks(self.q[place], items, self.users.among(items), up, with_observed=False)
-        self.dq.zero_().index_copy_(0, place, dq)
+        self.dq = (torch.empty_like(self.q) if self.buffer is None else self.buffer).zero_()
+        self.dq.index_copy_(0, place, dq)
         return up * loss
 
     def _one_by_one(self) -> Tensor:
