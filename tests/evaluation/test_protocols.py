@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -28,15 +29,15 @@ CPU = torch.device("cpu")
 N_USERS, N_ITEMS, CUTS = 30, 40, (1, 5, 20, 50)  # 50 is more than there are items
 
 
-class Listing:
+class Listing(ABC):
     """The part of a Scorer that follows from its scores."""
 
     torch_device = CPU
     recipe: RecipeName = "ours"
     fitted: Interactions
 
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor: ...
 
     def top(self, users: Users, k: int, **options: Any) -> list[tuple[Tensor, Tensor]]:
         return best(self.score_block, users, k, self.fitted.n_items, **options)

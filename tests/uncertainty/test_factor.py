@@ -21,6 +21,8 @@ from aleator.uncertainty import FactorEstimator, Objective, step
 from aleator.uncertainty.factor import ACTIVATIONS
 from aleator.uncertainty.step import Tables, history, kept
 
+from .fixed import Fixed
+
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS, DIM = 6, 9, 4
 
@@ -44,20 +46,6 @@ def estimator(seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any)
     draw = torch.Generator().manual_seed(seed)
     made.z, made.q = ((0.7 * torch.randn(N_ITEMS, DIM, generator=draw, dtype=dtype)).requires_grad_() for _ in range(2))
     return made
-
-
-class Fixed:
-    """Expectations that are given: r [n_users, n_items]."""
-
-    def __init__(self, r: Tensor) -> None:
-        self.r = r
-
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        rows = self.r[users.index]
-        return rows if items is None else rows[:, items]
-
-    def score_pairs(self, users: Users) -> Tensor:
-        return self.r[users.index[users.row], users.item]
 
 
 def loss_of(

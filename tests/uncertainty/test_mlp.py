@@ -12,21 +12,9 @@ from aleator.training.stop import Stop
 from aleator.uncertainty import MLPEstimator, Objective
 from aleator.uncertainty.step import PairLoss
 
+from .fixed import Fixed
+
 CPU = torch.device("cpu")
-
-
-class Fixed:
-    """Expectations that are given: r [n_users, n_items]."""
-
-    def __init__(self, r: Tensor) -> None:
-        self.r = r
-
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        rows = self.r[users.index]
-        return rows if items is None else rows[:, items]
-
-    def score_pairs(self, users: Users) -> Tensor:
-        return self.r[users.index[users.row], users.item]
 
 
 def small() -> tuple[MLPEstimator, Users, Tensor]:

@@ -14,28 +14,16 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from aleator.batches import Histories, Users
+from aleator.batches import Histories
 from aleator.device import BUDGETS
 from aleator.uncertainty import FactorEstimator, Objective
 from aleator.uncertainty.step import Tables
 
+from .fixed import Fixed
+
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 N_USERS, N_ITEMS, DIM = 96, 1500, 64
-
-
-class Fixed:
-    """Expectations that are given: r [n_users, n_items]."""
-
-    def __init__(self, r: Tensor) -> None:
-        self.r = r
-
-    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        rows = self.r[users.index]
-        return rows if items is None else rows[:, items]
-
-    def score_pairs(self, users: Users) -> Tensor:
-        return self.r[users.index[users.row], users.item]
 
 
 def loss_and_gradient(
