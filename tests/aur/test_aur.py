@@ -448,3 +448,21 @@ class TestScan:
         assert len(made) == before + 1
         aur.fit(many_items).recommend(user, k=2)
         assert len(made) == before + 2
+
+
+@pytest.mark.parametrize("options", [{"solver": "adam", "valid": 0.3}, {"refit": False}])
+def test_an_option_of_the_model_that_aur_decides_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(al.AleatorError, match=r"has no effect under AUR; give \w+ to AUR"):
+        al.AUR(al.MF(**options))
+
+
+def test_a_model_of_another_recipe_is_refused() -> None:
+    with pytest.raises(al.AleatorError, match="MF has recipe paper and AUR ours"):
+        al.AUR(al.MF(recipe="paper"))
+
+
+def test_a_tail_that_is_given_holds_under_recipe_paper_too(small_aur: Make, split: al.Split) -> None:
+    with_cut = replace(split, paper_tail=al.Tail.count(2))
+    given = small_aur(recipe="paper", model__max_epochs=1, tail=al.Tail.items(0.3)).fit(with_cut)
+    assert given.tail_rule == al.Tail.items(0.3)
+    assert small_aur(recipe="paper", model__max_epochs=1).fit(with_cut).tail_rule == al.Tail.count(2)

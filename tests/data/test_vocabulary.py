@@ -148,3 +148,9 @@ def test_an_unknown_id_is_named_with_a_known_one() -> None:
     assert check_ids(vocabulary, ["b", "a"], "user").tolist() == [1, 0]
     with pytest.raises(AleatorError, match=r"unknown user 'x' and 1 more; .*'a'"):
         check_ids(vocabulary, ["x", "a", "y"], "user")
+
+
+@pytest.mark.parametrize("unknown", [99, np.int64(99)])
+def test_an_unknown_id_is_named_as_a_person_would_type_it(unknown: Any) -> None:
+    with pytest.raises(AleatorError, match=r"unknown user 99; "):
+        check_ids(Vocabulary(np.arange(3)), [1, unknown], "user")

@@ -176,3 +176,12 @@ def test_grafts_are_never_kept(split: al.Split) -> None:
     for scores, best in ((rising, 49), (1 - rising, 0), (rising, 49)):
         assert graft(scores).fit(split, cache=cache).score([0])[0].argmax() == best
     assert cache.saved == 0
+
+
+def test_other_held_out_pairs_are_another_fit(split: al.Split) -> None:
+    """Training stops on them, so they decide the number of epochs."""
+    cache = ModelCache()
+    fewer = replace(split, valid=split.valid.take(np.arange(len(split.valid)) % 2 == 0))
+    for part in (split, fewer, split):
+        trained(refit=False).fit(part, cache=cache)
+    assert len(FITTED) == 2

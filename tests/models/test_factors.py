@@ -108,3 +108,10 @@ def test_what_is_saved_makes_the_table_again(table: FactorTable) -> None:
     again = FactorTable(saved["user_factors"], saved["item_factors"])
     assert torch.equal(again.users, table.users)
     assert torch.equal(again.items, table.items)
+
+
+def test_a_line_that_is_absorbed_later_reaches_the_map_of_newcomers(table: FactorTable, histories: Histories) -> None:
+    users = histories.batch(torch.arange(2))
+    table.fold_in(users, histories)
+    table.absorb(Map(torch.tensor([0.0, 1.0]), torch.tensor([0.1, 0.6])))
+    assert table.fold_in(users, histories).shape == (2, table.dim)

@@ -113,9 +113,10 @@ def check_ids(vocabulary: Vocabulary, values: Sequence[Any], kind: str) -> NDArr
         return dense
     missing = [value for value, place in zip(values, dense, strict=True) if place < 0]
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    first = missing[0].item() if isinstance(missing[0], np.generic) else missing[0]  # 7, not np.int64(7)
     example = vocabulary.decode([0]).tolist()[0] if len(vocabulary) else None
     raise AleatorError(
-        f"unknown {kind} {missing[0]!r}{more}", f"give ids that the model was trained on, such as {example!r}"
+        f"unknown {kind} {first!r}{more}", f"give ids that the model was trained on, such as {example!r}"
     )
 
 
