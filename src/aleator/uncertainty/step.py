@@ -179,7 +179,7 @@ class PairLoss:
         self.users, self.p, self.q, self.place, self.less = users, p, q, place, less
         self.expectation, self.objective = expectation, objective
         self.dtype = dtype or p.dtype
-        self.buffer, self.dp = buffer, torch.zeros_like(p)
+        self.buffer, self.dp, self.dq = buffer, torch.zeros_like(p), q[:0]  # dq is made by `backward`
         self.residual = expectation.score_pairs(users).to(p.dtype) - 1
         self.slopes = torch.empty_like(self.residual)
 
