@@ -1,9 +1,11 @@
 """AUR: a model, an uncertainty estimator on top of it, and the blend of both. Read this file first.
 
 fit        The model learns the expectation r. It is then frozen, and the estimator learns the log-variance s of each
-           label. With joint training, both then train together. lam is chosen on held-out pairs. Both are fitted again
-           on all training pairs.
-score      lam * r + (1 - lam) * sigma, with sigma = sqrt(exp(s) / K) and K = 1 / beta
+           label. If several models or several ways to train the estimator are open, a race on held-out pairs decides
+           (race.py). With joint training, both parts then train together (joint.py). lam is chosen on held-out pairs
+           (choice.py). Both parts are fitted again on all training pairs.
+score      lam * r / c_r + (1 - lam) * s / c_s, with the spreads c of both parts (ranking/blend.py). If r and s are inner
+           products, so is the score.
 recommend  The k items with the highest scores among those that a user has not seen.
 """
 
@@ -19,9 +21,12 @@ from torch import Tensor
 
 from aleator import models
 from aleator import uncertainty as estimators
-from aleator.aur.choice import Select, choose_lam
+from aleator.aur.blended import Blended, Setting
+from aleator.aur.choice import Choice, Select, choose_lam
 from aleator.aur.joint import Joint, check_joint, learn_jointly
-from aleator.aur.residuals import OutOfSample
+from aleator.aur.label_scale import LabelScale, fit_label_scale
+from aleator.aur.race import Result, decide, settings
+from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
@@ -32,64 +37,72 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
-from aleator.ranking.blend import blend, uncertainty
-from aleator.ranking.scan import Scan, available
-from aleator.recipe import PAPER_LAMS
+from aleator.ranking.blend import Blending, Spreads, blend, uncertainty
 from aleator.recommender import Recommender, Who, as_split
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
-from aleator.uncertainty.base import Estimator, Expectation
+from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
-
-_SCANNED = 4096  # a catalogue of at least so many items is scanned
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AUR(Recommender):
     """Aleatoric uncertainty-aware recommendation (Wang et al., 2023).
 
-    A model estimates the expectation r of each label, and an estimator its uncertainty sigma. The score of a pair is
-    lam * r + (1 - lam) * sigma, on the scale of the label. A high uncertainty raises an item, since its zero is probably
-    wrong. `lam` is the knob: 1 is the expectation alone (safe), 0 the uncertainty alone (exploratory). "auto" chooses
-    lam on the validation part, by `select`.
+    A model estimates the expectation r of each label, and an estimator its log-variance s. The score of a pair is
+    lam * r / c_r + (1 - lam) * s / c_s, where c is the spread of a part among the items of a user. A high uncertainty
+    raises an item, since its zero is probably wrong. `lam` is the knob: 1 is the expectation alone (safe), 0 the
+    uncertainty alone (exploratory). "auto" chooses lam on the validation part, by `select` (`choose_lam`).
 
-    An AUR works on a copy of the `model` that it is given. Your model stays as it was, and the fitted one is
-    `aur.model`.
+    Without a `model`, AUR fits each of the `contenders` and keeps the one whose blend is best on the validation part. An
+    AUR works on a copy of the model that it is given. Your model stays as it was, and the fitted one is `aur.model`.
 
-    `select="balanced"` takes the lam with the best tail-absolute Recall@50, among those that gain overall (`choose_lam`).
-    `select="overall"` takes the lam with the best Recall@20.
+    `residuals` says which expectations the observed pairs have in the estimator's loss. "in-sample" takes those of the
+    model, as the paper does. "loo" and "cross-fit" take those of a model that did not see the pair: "loo" leaves it out
+    in closed form, if the model has one, and "cross-fit" fits the model again without parts of the pairs. `unobserved`
+    says which ones the others have: the model's, as in the paper, or a constant. Options that are "auto" are decided by
+    a race on the validation part. `aur.race` holds what was compared, and `aur.setting` what won.
 
-    `residuals` says which expectations of the observed pairs the estimator is trained on. "in-sample" takes those of the
-    model itself. The other two take those of a model that did not see the pair. "loo" leaves the pair out in closed
-    form, if the model has one. "cross-fit" fits the model again without parts of the pairs.
-
-    `joint=Joint(...)` then trains the model and the estimator together (AUR-J). `recipe="paper"` is the protocol of the
-    paper's released program, which chooses epochs and lam on the test part. Use it only to compare with published
-    numbers.
+    `blend="sigma"` is the paper's blend, lam * r + (1 - lam) * sigma with sigma = sqrt(exp(s) / K). `joint=Joint(...)`
+    then trains the model and the estimator together (AUR-J). `recipe="paper"` is the protocol of the paper's released
+    program, which chooses epochs and lam on the test part. Use it only to compare with published numbers.
     """
 
-    model: Model = field(kw_only=False)  # the model of the expectation, such as `al.MF()`
+    model: Model = field(default=None, kw_only=False)  # type: ignore[assignment]  # of the expectation, such as `al.MF()`
+    contenders: Sequence[Model] = ()  # models to compare if none is given; by default FISM and MF
     estimator: Estimator = field(default_factory=lambda: estimators.FactorEstimator())  # estimates the uncertainty
     alpha: float = 1.0  # weight of the observed pairs in the estimator's loss; a higher alpha lifts the tail
     beta: float = 0.01  # weight of the log-variance in the loss; K = 1 / beta is the scale of the variance
-    gamma: float = 0.001  # weight of the squared log-variance in the loss
+    gamma: float = 0.01  # weight of the squared log-variance in the loss
     floor: float = 0.01  # added to e^s in the loss; it bounds the weight of a pair that is fitted perfectly
+    blend: Blending = "linear"  # linear in the log-variance, or in the uncertainty "sigma" as in the paper
     lam: float | Literal["auto"] = "auto"  # share of the expectation in the blend; "auto" chooses it on validation
-    select: Select = (
-        "balanced"  # what "auto" chooses lam by: tail recall among lams that gain overall, or overall recall
-    )
+    select: Select = "balanced"  # what "auto" chooses lam by: the most tail recall among the best lams, or the best one
     tail: Tail = DEFAULT_TAIL  # which items are tail items
-    residuals: Literal["in-sample", "loo", "cross-fit"] = "in-sample"  # r of observed pairs, in or out of sample
+    residuals: Residuals | Literal["auto"] = "auto"  # r of observed pairs in the estimator's loss
+    unobserved: Unobserved | Literal["auto"] = "auto"  # r of unobserved pairs in the estimator's loss
     joint: Joint | None = None  # options of joint training (AUR-J); None for no joint training
 
-    objective: Objective = field(init=False)
+    setting: Setting = field(init=False)  # how the estimator was trained
+    spreads: Spreads | None = field(default=None, init=False)  # of expectation and log-variance, for the linear blend
+    label_scale: LabelScale | None = field(default=None, init=False)  # from the log-variance to the uncertainty
     lam_used: float = field(init=False)  # the lam of the blend
-    curve: list[dict[str, float]] = field(default_factory=list, init=False)  # held-out Recalls by lam
+    choice: Choice | None = field(default=None, init=False)  # the held-out figures of each lam
+    race: list[Result] = field(default_factory=list, init=False)  # what was compared, the winner first
     tail_rule: Tail = field(init=False)  # that of the recipe, or the option `tail`
     tail_items: Tensor = field(init=False)  # [n_items] which items are tail by that rule
-    _scan: Scan | None = field(default=None, init=False)  # the item factors prepared for `top`
+    _untrained: Estimator = field(init=False)  # the estimator with its options as they were given
+    _joined: tuple[Tensor, Tensor, Tensor] | None = field(
+        default=None, init=False
+    )  # item factors of both parts, joined
 
-    paper: ClassVar[dict[str, Any]] = {"floor": 1e-3}
+    paper: ClassVar[dict[str, Any]] = {
+        "floor": 1e-3,
+        "gamma": 1e-3,
+        "blend": "sigma",
+        "residuals": "in-sample",
+        "unobserved": "model",
+    }
     ranges: ClassVar[Ranges] = {
         "alpha": Between(1.0, 5.0, log=True),
         "gamma": Between(1e-4, 1e-1, log=True),
@@ -98,45 +111,64 @@ class AUR(Recommender):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kind = type(self.model).__name__
-        require(isinstance(self.model, Model), f"the model is a {kind}", "give a Model, such as al.MF()")
+        if self.model is None:
+            self.contenders = tuple(self.contenders) or (models.UE(), models.MF())
+        for model in self.entrants:
+            self._check_model(model)
         require(
             self.alpha > 0 and self.beta > 0 and self.gamma >= 0 and self.floor >= 0,
             "alpha or beta is not above 0, or gamma or floor is below 0",
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
         _check_lam(self.lam)
-        for name in ("valid", "refit"):
-            told = f"the option {name} of {kind} has no effect under AUR"
-            require(not self.model.insists_on(name), told, f"give {name} to AUR")
-        theirs = self.model.given.get("recipe", self.recipe)
-        require(
-            theirs == self.recipe, f"{kind} has recipe {theirs} and AUR {self.recipe}", "give the recipe to AUR alone"
-        )
-        self.objective = Objective(self.alpha, self.beta, self.gamma, self.floor)
         if self.joint is not None:
-            check_joint(self.model, self.objective)
-            require(
-                self.residuals == "in-sample",
-                "joint training has no residuals out of sample",
-                "drop joint or residuals",
-            )
+            self._check_joint()
         self.device = self._one_device()
         shared: dict[str, Any] = {name: self.given[name] for name in ("seed", "recipe") if name in self.given}
         if self.device != "auto":
             shared["device"] = self.device
         paper = self.estimator.paper if self.conventions.paper_options else {}
-        self.model = self.model.with_defaults(**shared)
-        self.estimator = self.estimator.with_defaults(**shared, **paper)
+        if self.contenders:
+            self.contenders = tuple(model.with_defaults(**shared) for model in self.contenders)
+        else:
+            self.model = self.model.with_defaults(**shared)
+        self.estimator = self._untrained = self.estimator.with_defaults(**shared, **paper)
         self.lam_used = 1.0 if self.lam == "auto" else self.lam
+
+    @property
+    def entrants(self) -> Sequence[Model]:
+        """The models that a fit compares."""
+        return self.contenders or (self.model,)
+
+    def _check_model(self, model: Model) -> None:
+        kind = type(model).__name__
+        require(isinstance(model, Model), f"the model is a {kind}", "give a Model, such as al.MF()")
+        for name in ("valid", "refit"):
+            told = f"the option {name} of {kind} has no effect under AUR"
+            require(not model.insists_on(name), told, f"give {name} to AUR")
+        theirs = model.given.get("recipe", self.recipe)
+        require(
+            theirs == self.recipe, f"{kind} has recipe {theirs} and AUR {self.recipe}", "give the recipe to AUR alone"
+        )
+
+    def _check_joint(self) -> None:
+        require(not self.contenders, "joint training takes one model", "give a model")
+        check_joint(self.model, self.floor)
+        require(
+            self.residuals in ("auto", "in-sample") and self.unobserved in ("auto", "model"),
+            "joint training takes the expectations of the model",
+            "drop joint, or residuals and unobserved",
+        )
 
     def unused(self) -> Mapping[str, str]:
         chosen = {} if self.lam == "auto" else {"select": "with a lam that is given"}
-        return {**super().unused(), **chosen}
+        named = {} if self.model is None else {"contenders": "with a model that is given"}
+        return {**super().unused(), **chosen, **named}
 
     def _one_device(self) -> str:
         """The device that was given, to AUR or to a part of it."""
-        named = [part.given["device"] for part in (self, self.model, self.estimator) if "device" in part.given]
+        parts = (self, *self.entrants, self.estimator)
+        named = [part.given["device"] for part in parts if "device" in part.given]
         require(
             len({resolve_device(name) for name in named}) <= 1,
             "the model and the estimator are on different devices",
@@ -144,21 +176,26 @@ class AUR(Recommender):
         )
         return named[0] if named else self.device
 
+    @property
+    def objective(self) -> Objective:
+        """The objective that the estimator is trained by."""
+        return Objective(self.alpha, self.beta, self.gamma, self.floor)
+
     # Fitting
 
     def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
         """Fit the model, then the estimator, and choose lam.
 
-        The numbers of epochs and lam are chosen on the validation part. The share `valid` of train is held out if there
-        is none. With `refit`, both are then fitted again on train and validation together. The test part is not used,
-        except that recipe "paper" makes its choices on it.
+        All choices are made on the validation part: numbers of epochs, what a race decides, and lam. The share `valid` of
+        train is held out if there is none. With `refit`, both parts are then fitted again on train and validation
+        together. The test part is not used, except that recipe "paper" makes its choices on it.
 
         Args:
             data: A split, or interactions without a split.
             cache: Keeps what models learned, for several fits on the same pairs. Joint training does not use it.
 
         Returns:
-            The fitted AUR itself. `lam_used` is its lam, and `curve` holds the Recalls that lam was chosen by.
+            The fitted AUR itself. `lam_used` is its lam, `choice` says why, and `race` holds what was compared.
         """
         split, recipe = as_split(data), self.conventions
         notes = self._check_frozen(split)
@@ -170,64 +207,69 @@ class AUR(Recommender):
         fitted, held = recipe.divide(split, self.valid, self.seed)
         few = self.hold_out(fitted, held, tail=self.tail_items)
         many = self.hold_out(fitted, held, tail=self.tail_items, times=4)
-        self._fit_both(fitted, few, cache)
-        choice = choose_lam(many, self.parts, recipe.lams, self.select)
-        self.curve = choice.curve
-        self.lam_used = choice.lam if self.lam == "auto" else self.lam
+        self.data, self.log, self.label_scale = fitted, None, None
+        won = self._compete(fitted, few, cache)
+        if self.joint is not None:
+            self.log = self._learn_jointly(won, Stop(lambda: self._progress_of_both(won, few)))
+        self.choice = choose_lam(many, won.parts, recipe.lams, self.select)
+        self.lam_used = self.choice.lam if self.lam == "auto" else self.lam
+        if not recipe.paper_options:
+            self.label_scale = fit_label_scale(won.raw, self.histories, many.held, self.seed)
         if recipe.refits and self.refit:
-            self._refit(split.everything, cache)
-        self.notes = self.model.notes + notes
+            self._refit(won, split.everything, cache)
+        self.spreads = won.spreads
+        self.notes = self.model.notes + notes + ([] if self.spreads is None else self.spreads.notes())
         return self
 
-    def _fit_both(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> None:
-        """Fit the model, the estimator, and both jointly if asked for, with early stopping on the held-out pairs."""
+    def _compete(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> Blended:
+        """Fit the entrants, let them race if there are several settings, and train the estimator of the winner."""
+        field_ = []
+        for model in self.entrants:
+            model = copy.copy(model)
+            model.fit_cached(cache, fitted, held_out)
+            field_ += [self._blended(model, setting) for setting in self._settings()]
+        won, self.race = decide(field_, held_out, self.select)
+        self.model, self.estimator, self.setting = won.model, won.estimator, won.setting
+        return won
 
-        def recall_by_uncertainty() -> float:
-            """Recall@20 by the uncertainty alone. A blend starts at the Recall of the bare model: it hides progress."""
-            with torch.no_grad():
-                overall, _ = held_out.recall(lambda users: [self.estimator.log_variance(users)])
-            return float(overall.mean())
-
-        def recall_by_blends() -> float:
-            """The best Recall@20 of a few blends."""
-            with torch.no_grad():
-                self.model.publish()
-                overall, _ = held_out.recall_of_blends(self.parts, PAPER_LAMS)
-            return float(overall.mean(1).max())
-
-        self.data = fitted
-        self.model.fit_cached(cache, fitted, held_out)
-        self.estimator.learn(self.histories, self._expectations(), self.objective, Stop(recall_by_uncertainty))
+    def _settings(self) -> list[Setting]:
+        """The settings that options leave open, the simplest first."""
         if self.joint is not None:
-            self.log = self._learn_jointly(Stop(recall_by_blends))
+            return settings("in-sample", "model", self._untrained)
+        return settings(self.residuals, self.unobserved, self._untrained)
 
-    def _refit(self, data: Interactions, cache: ModelCache | None) -> None:
+    def _blended(self, model: Model, setting: Setting) -> Blended:
+        estimator = self._untrained.with_defaults(**dict(setting.options))
+        return Blended(model, estimator, setting, self.objective, self.blend)
+
+    def _refit(self, won: Blended, data: Interactions, cache: ModelCache | None) -> None:
         """Fit the parts again on all training pairs, for the numbers of epochs that validation chose."""
         self.data = data
         logs = self.model.log, self.estimator.log
         self.model.fit_cached(cache, data, epochs=epochs_of(self.model.log))
-        again = Stop(epochs=epochs_of(self.estimator.log))
-        self.estimator.learn(self.histories, self._expectations(), self.objective, again)
+        won.learn(Stop(epochs=epochs_of(self.estimator.log)))
         self.model.log, self.estimator.log = logs
         if self.log is not None and self.log.best_epoch:
-            self._learn_jointly(Stop(epochs=self.log.best_epoch))
+            self._learn_jointly(won, Stop(epochs=self.log.best_epoch))
 
-    def _expectations(self) -> Expectation:
-        """The expectations that the estimator is trained on."""
-        return self.model if self.residuals == "in-sample" else OutOfSample(self.model, self.residuals == "cross-fit")
+    def _progress_of_both(self, won: Blended, held_out: HeldOut) -> float:
+        """What early stopping of joint training watches: the best Recall@20 of a few blends."""
+        with torch.no_grad():
+            self.model.publish()
+        return float(won.measure(held_out).recall.mean(1).max())
 
-    def _learn_jointly(self, stop: Stop) -> Log:
+    def _learn_jointly(self, won: Blended, stop: Stop) -> Log:
         assert self.joint is not None
-        return learn_jointly(
-            self.joint, self.model, self.estimator, self.objective, self.histories, stop, seed=self.seed
-        )
+        log = learn_jointly(self.joint, won.model, won.estimator, won.objective, self.histories, stop, seed=self.seed)
+        won.measure_spreads()
+        return log
 
     def _check_frozen(self, split: Split) -> list[str]:
         """Refuse to choose lam for a grafted model on pairs that it may have been fitted on. Returns notes.
 
         Such a model looks better on these pairs than it is.
         """
-        if not self.model.frozen or self.conventions.on_test or len(split.valid):
+        if not any(model.frozen for model in self.entrants) or self.conventions.on_test or len(split.valid):
             return []
         require(
             self.lam != "auto",
@@ -241,11 +283,32 @@ class AUR(Recommender):
 
     def parts(self, users: Users, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Expectation and uncertainty of a batch, [B, n_items] or [B, len(items)] each."""
-        sigma = uncertainty(self.estimator.log_variance(users, items), self.objective.k)
-        return self.model.score_block(users, items), sigma
+        return self.model.score_block(users, items), self._sigma(self.estimator.log_variance(users, items))
+
+    def _sigma(self, s: Tensor) -> Tensor:
+        """The uncertainty, from the log-variance."""
+        return uncertainty(s, 1 / self.beta) if self.label_scale is None else self.label_scale(s)
+
+    @property
+    def blended(self) -> Blended:
+        """The two parts and their blend."""
+        return Blended(self.model, self.estimator, self.setting, self.objective, self.blend, self.spreads)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        return self.without_history(blend(*self.parts(users, items), self.lam_used), users, items)
+        return self.without_history(blend(*self.blended.parts(users, items), self.lam_used), users, items)
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
+        """[B, dim] and [n_items, dim], whose inner products are the scores. lam is on the side of the users alone."""
+        if self.spreads is None:
+            return None
+        of_model, of_estimator = self.model.factors(users), self.estimator.factors(users)
+        if of_model is None or of_estimator is None:
+            return None
+        (x, y), (p, q) = of_model, of_estimator
+        if self._joined is None or self._joined[0] is not y or self._joined[1] is not q:
+            of_r, of_s = self.spreads.shares
+            self._joined = y, q, torch.cat([y * of_r, q * of_s], 1)
+        return torch.cat([x * self.lam_used, p * (1 - self.lam_used)], 1), self._joined[2]
 
     def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
         """The expectation r of users against items: what the model alone predicts.
@@ -267,11 +330,12 @@ class AUR(Recommender):
             items: Item ids. By default all items, in the order of `fitted.items`.
 
         Returns:
-            A tensor [n_users, n_items], on the scale of the residual of the label.
+            A tensor [n_users, n_items]: the standard deviation of the label about the expectation, at most 0.5. Under
+                recipe "paper" it is the paper's sqrt(exp(s) / K), which has no bound.
         """
         with torch.no_grad():
             s = self.estimator.log_variance(self.users(users), None if items is None else self._items(items))
-        return uncertainty(s, self.objective.k)
+        return self._sigma(s)
 
     def recommend(self, users: Who, k: int = 20, *, lam: float | None = None, **options: Any) -> Any:
         """The k best items of each user, with the expectation and the uncertainty of each.
@@ -332,50 +396,10 @@ class AUR(Recommender):
         _check_lam(lam, auto=False)
         self.lam_used = float(lam)
 
-    def top(
-        self,
-        users: Users,
-        k: int,
-        *,
-        seen: Users | None,
-        candidates: Sequence[Tensor | None] = (None,),
-        chunk: int | None = None,
-    ) -> list[tuple[Tensor, Tensor]]:
-        """The k best items of each set of candidates. On a CPU, bounds skip most items of a large catalogue."""
-        scanned = self._scanned(users)
-        if scanned is None:
-            return super().top(users, k, seen=seen, candidates=candidates, chunk=chunk)
-        scan, factors = scanned
-        return scan.top(factors, self.lam_used, k, seen, candidates)
-
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
-        scanned = self._scanned(users)
-        if scanned is None:
-            shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
-            r, sigma = (part.gather(1, at) for part in self.parts(users, shown))
-        else:
-            scan, factors = scanned
-            row = torch.arange(len(users)).repeat_interleave(items.shape[1])
-            r, sigma = (part.view(items.shape) for part in scan.parts(factors, row, items.clamp_min(0).flatten()))
+        shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
+        r, sigma = (part.gather(1, at) for part in self.parts(users, shown))
         return {"expectation": r, "uncertainty": sigma} | super().explain(users, items)
-
-    def _scanned(self, users: Users) -> tuple[Scan, tuple[Tensor, Tensor]] | None:
-        """The scan of the item factors, and the factors of the users. None if these users cannot be scanned.
-
-        A scan takes a large catalogue on a CPU, expectations and log-variances that are inner products, and users with a
-        history. It is made once for each fit.
-        """
-        if self.torch_device.type != "cpu" or self.fitted.n_items < _SCANNED or not available():
-            return None
-        if bool((users.size == 0).any()):
-            return None
-        of_model, of_estimator = self.model.factors(users), self.estimator.factors(users)
-        if of_model is None or of_estimator is None:
-            return None
-        (x, y), (p, q) = of_model, of_estimator
-        if self._scan is None or not self._scan.is_of(y, q):
-            self._scan = Scan(y, q, self.objective.k)
-        return self._scan, (x, p)
 
     @property
     def tail_mask(self) -> Tensor:
@@ -392,7 +416,8 @@ class AUR(Recommender):
         }
 
     def __repr__(self) -> str:
-        return f"AUR({', '.join([repr(self.model), *[f'{n}={v!r}' for n, v in self.given.items() if n != 'model']])})"
+        named = [] if self.contenders else [repr(self.model)]
+        return f"AUR({', '.join(named + [f'{n}={v!r}' for n, v in self.given.items() if n != 'model'])})"
 
     @classmethod
     def restore(cls, options: dict[str, Any]) -> Self:
@@ -412,18 +437,26 @@ class AUR(Recommender):
         learned, tensors = self.model.pack()
         mine = {
             "lam": self.lam_used,
-            "curve": self.curve,
+            "choice": None if self.choice is None else self.choice.to_dict(),
+            "race": [asdict(result) for result in self.race],
+            "setting": asdict(self.setting),
+            "spreads": None if self.spreads is None else asdict(self.spreads),
             "notes": self.notes,
             "tail": str(self.tail_rule),
             "model": learned,
             "estimator": None if self.estimator.log is None else self.estimator.log.to_dict(),
             "joint": None if self.log is None else self.log.to_dict(),
         }
-        tensors = tensors | {"tail": self.tail_items}
+        tensors = tensors | {"tail": self.tail_items} | ({} if self.label_scale is None else self.label_scale.tensors())
         return mine, tensors | {f"estimator.{name}": value for name, value in self.estimator.tensors().items()}
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.lam_used, self.curve, self.tail_rule = learned["lam"], learned["curve"], Tail.parse(learned["tail"])
+        self.lam_used, self.tail_rule = learned["lam"], Tail.parse(learned["tail"])
+        self.choice = None if learned["choice"] is None else Choice.restore(learned["choice"])
+        self.race = [Result(**result) for result in learned["race"]]
+        self.setting = Setting(**learned["setting"])
+        self.spreads = None if learned["spreads"] is None else Spreads(**learned["spreads"])
+        self.label_scale = LabelScale(tensors["scale.x"], tensors["scale.y"]) if "scale.x" in tensors else None
         self.tail_items = tensors["tail"]
         self.notes = learned["notes"]
         self.model.data = self.data

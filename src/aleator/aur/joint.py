@@ -52,13 +52,13 @@ class Joint:
         )
 
 
-def check_joint(model: Model, objective: Objective) -> None:
-    """Refuse a model or an objective that cannot be trained jointly."""
+def check_joint(model: Model, floor: float) -> None:
+    """Refuse a model, or a floor of the objective, that cannot be trained jointly."""
     kind = type(model).__name__
     able = ", ".join(other.__name__ for other in MODELS.classes.values() if other.trains_jointly)
     require(model.trains_jointly, f"{kind} cannot be trained jointly", f"use one of {able}")
     require(model.calibrate == "none", f"{kind} is calibrated, which joint training undoes", "drop calibrate")
-    require(objective.floor > 0, "joint training without a floor diverges", "give a floor above 0")
+    require(floor > 0, "joint training without a floor diverges", "give a floor above 0")
 
 
 def learn_jointly(

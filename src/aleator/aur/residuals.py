@@ -1,15 +1,22 @@
-"""Expectations of the observed pairs by a model that did not see them.
+"""The expectations that an estimator is trained on.
 
-If a model was fitted to a pair, the residual of that pair understates the noise. Some models have a closed form that
+The paper takes those of the model. Others can serve better.
+
+Observed pairs. If a model was fitted to a pair, the residual of that pair understates the noise. Some models have a closed form that
 leaves the pair out of the user's side: out of the history, or out of the user's least squares. The item side of such a
 model has still seen the pair. Cross-fitting leaves the pair out of everything. It splits the pairs into a few random
 parts, fits the model again without each part in turn, and predicts that part (Chernozhukov et al., 2018).
+
+Unobserved pairs. There the squared residual is r^2, so s becomes an echo of r. With a constant instead, s only learns
+where observed pairs are and how well the model foresees them, and it complements r. With a constant on the observed
+pairs too, no model is used at all.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,8 +29,46 @@ from aleator.errors import require
 from aleator.models.base import Model
 from aleator.ranking.top import blocks
 from aleator.training.loop import epochs_of
+from aleator.uncertainty.base import Expectation
 
+Residuals = Literal["in-sample", "loo", "cross-fit", "constant"]
+Unobserved = Literal["model", "constant"]
 _FOLDS = 5
+
+
+def expectations(model: Model, residuals: Residuals, unobserved: Unobserved, constant: float) -> Expectation:
+    """The expectations of a fitted model that an estimator is trained on.
+
+    `residuals` says which ones the observed pairs have, and `unobserved` which ones the others have.
+    """
+    found: Expectation = model
+    if residuals in ("loo", "cross-fit"):
+        found = OutOfSample(model, residuals == "cross-fit")
+    if unobserved == "constant" or residuals == "constant":
+        which = {"observed": residuals == "constant", "unobserved": unobserved == "constant"}
+        found = Constant(found, constant, model.fitted.n_items, **which)
+    return found
+
+
+class Constant:
+    """Expectations with a constant in place of those of the observed pairs, of the unobserved pairs, or of both."""
+
+    def __init__(
+        self, expectation: Expectation, value: float, n_items: int, *, observed: bool, unobserved: bool
+    ) -> None:
+        self.expectation, self.value, self.n_items = expectation, value, n_items
+        self.observed, self.unobserved = observed, unobserved
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        if not self.unobserved:
+            return self.expectation.score_block(users, items)
+        shape = len(users), self.n_items if items is None else len(items)
+        return torch.full(shape, self.value, device=users.item.device)
+
+    def score_pairs(self, users: Users) -> Tensor:
+        if not self.observed:
+            return self.expectation.score_pairs(users)
+        return torch.full((len(users.item),), self.value, device=users.item.device)
 
 
 class OutOfSample:

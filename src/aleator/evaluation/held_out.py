@@ -1,21 +1,35 @@
-"""Recall on held-out pairs. Early stopping and the choice of lam use it."""
+"""Metrics on held-out pairs. Early stopping, the race of estimators and the choice of lam use them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
 from aleator.data.interactions import Interactions
-from aleator.evaluation.metrics import recall
+from aleator.evaluation.metrics import ndcg, recall
 from aleator.ranking.top import blocks, hide, top_blends, top_k
 
+K, TAIL_K = 20, 50  # cut-offs of the overall metrics and of the tail's
+
 Scorings = Callable[[Users], Iterable[Tensor]]  # takes a batch, returns scores [B, n_items] of each of V scorings
-Parts = Callable[
-    [Users], tuple[Tensor, Tensor]
-]  # takes a batch, returns expectation and uncertainty, [B, n_items] each
+Parts = Callable[[Users], tuple[Tensor, Tensor]]  # takes a batch, returns the two parts of a blend, [B, n_items] each
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Metrics of V scorings and U users on held-out pairs, [V, U] each."""
+
+    recall: Tensor  # Recall@20
+    ndcg: Tensor  # NDCG@20
+    tail: Tensor  # tail-absolute Recall@50; NaN for a user without a held-out tail item
+
+    def __getitem__(self, which: Tensor) -> Measured:
+        """Some of the scorings."""
+        return Measured(self.recall[which], self.ndcg[which], self.tail[which])
 
 
 class HeldOut:
@@ -45,28 +59,23 @@ class HeldOut:
             who = who[draw.to(device).sort().values]
         self.who = who
 
-    def recall(self, scorings: Scorings, k: int = 20, tail_k: int = 50) -> tuple[Tensor, Tensor]:
-        """Overall Recall@k and tail-absolute Recall@tail_k of each scoring and user, [V, U] each.
-
-        The second is NaN for users without a held-out tail item.
-        """
+    def measure(self, scorings: Scorings) -> Measured:
+        """The metrics of each scoring and user."""
 
         def lists(users: Users) -> Iterator[Tensor]:
             for scores in scorings(users):
                 hide(scores, users)
-                yield top_k(scores, max(k, tail_k))[1]
+                yield top_k(scores, max(K, TAIL_K))[1]
 
-        return self._recall(lists, k, tail_k)
+        return self._measure(lists)
 
-    def recall_of_blends(
-        self, parts: Parts, lams: Sequence[float], k: int = 20, tail_k: int = 50
-    ) -> tuple[Tensor, Tensor]:
-        """What `recall` returns, for the blend of expectation and uncertainty at each lam (ascending)."""
-        return self._recall(lambda users: top_blends(*parts(users), lams, max(k, tail_k), users), k, tail_k)
+    def measure_blends(self, parts: Parts, lams: Sequence[float]) -> Measured:
+        """The metrics of the blend of two parts at each lam (ascending)."""
+        return self._measure(lambda users: top_blends(*parts(users), lams, max(K, TAIL_K), users))
 
-    def _recall(self, lists: Scorings, k: int, tail_k: int) -> tuple[Tensor, Tensor]:
-        """What `recall` returns, from the best items [B, n] of each scoring."""
-        overall, tail = [], []
+    def _measure(self, lists: Scorings) -> Measured:
+        """The metrics of each user, from the best items [B, n] of each scoring."""
+        found: list[list[Tensor]] = [[], [], []]
         size, _ = blocks(len(self.who), self.held.n_items, self.who.device)
         for index in pieces(self.who, size):
             users, held = self.fitted.batch(index), self.held.batch(index)
@@ -74,12 +83,13 @@ class HeldOut:
             relevant[held.row, held.item] = True
             in_tail = self.tail[held.item]
             n_tail = torch.zeros_like(held.size).index_add_(0, held.row[in_tail], torch.ones_like(held.row[in_tail]))
-            for_all, for_tail = [], []
+            batch: list[list[Tensor]] = [[], [], []]
             for items in lists(users):
                 hits = relevant.gather(1, items.clamp_min(0)) & (items >= 0)
-                for_all.append(recall(hits, held.size, k))
-                of_tail = recall(hits & self.tail[items], n_tail, tail_k)
-                for_tail.append(of_tail.masked_fill(n_tail == 0, torch.nan))
-            overall.append(torch.stack(for_all))
-            tail.append(torch.stack(for_tail))
-        return torch.cat(overall, 1), torch.cat(tail, 1)
+                of_tail = recall(hits & self.tail[items], n_tail, TAIL_K).masked_fill(n_tail == 0, torch.nan)
+                values = recall(hits, held.size, K), ndcg(hits, held.size, K), of_tail
+                for kept, value in zip(batch, values, strict=True):
+                    kept.append(value)
+            for kept, values_of_batch in zip(found, batch, strict=True):
+                kept.append(torch.stack(values_of_batch))
+        return Measured(*(torch.cat(kept, 1) for kept in found))

@@ -102,6 +102,10 @@ class Model(Recommender):
         """
         return None
 
+    def candidates(self, users: Users) -> Tensor | None:
+        """[B, n_items] a mask of the items that the model scores at all. None for all items."""
+        return None
+
     def parameters(self) -> list[Tensor]:
         """What joint training trains. `publish` then turns it into what scores are computed from."""
         return []
@@ -174,8 +178,8 @@ class Model(Recommender):
         """The mean Recall@20 on held-out pairs during training."""
         with torch.no_grad():
             self.publish()
-            overall, _ = held_out.recall(lambda users: [self.score_block(users)])
-        return float(overall.mean())
+            measured = held_out.measure(lambda users: [self.score_block(users)])
+        return float(measured.recall.mean())
 
     def fit_map(self, held_out: HeldOut | None) -> Map | None:
         """The map of raw scores onto the label's scale, fitted on training pairs."""

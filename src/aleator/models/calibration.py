@@ -61,7 +61,7 @@ def fit_map(samples: Iterable[Sample], kind: Calibrate, device: torch.device) ->
     """The map of this kind that brings the scores of the samples closest to their labels. None for "none"."""
     if kind == "none":
         return None
-    knots = (_linear if kind == "linear" else _isotonic)(samples)
+    knots = (_linear if kind == "linear" else isotonic)(samples)
     return Map(*(torch.as_tensor(part, dtype=torch.float64, device=device) for part in knots))
 
 
@@ -83,8 +83,10 @@ def _linear(samples: Iterable[Sample]) -> Knots:
     return [0.0, 1.0], [level, level + slope]
 
 
-def _isotonic(samples: Iterable[Sample]) -> Knots:
+def isotonic(samples: Iterable[Sample], *, by_label: bool = False) -> Knots:
     """Isotonic regression of the label on the score, in bins of equal weight.
+
+    With `by_label`, a pair counts more in a bin if its label is high, so that bins are narrow where labels are high.
 
     Its steps are joined by lines between their centres, so that different scores stay different. If the linear map would
     fall, the map is flat: the steps of a reversed order are only noise at its ends.
@@ -101,7 +103,7 @@ def _isotonic(samples: Iterable[Sample]) -> Knots:
     # bins of about equal weight; equal scores share a bin
     order = np.argsort(x, kind="stable")
     x, w, y = x[order], w[order], y[order]
-    mass = np.cumsum(w)
+    mass = np.cumsum(w / w.sum() + w * y / (w * y).sum() if by_label else w)
     edge = np.searchsorted(mass, np.linspace(0, mass[-1], _BINS + 1)[1:-1])
     first = np.unique(np.r_[0, np.searchsorted(x, x[np.minimum(edge, len(x) - 1)])])
     weight = np.add.reduceat(w, first)

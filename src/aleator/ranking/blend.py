@@ -1,11 +1,23 @@
-"""The blend of expectation and uncertainty that items are ranked by."""
+"""The blend of expectation and uncertainty that items are ranked by: lam * a + (1 - lam) * b.
+
+"linear"  a = r / c_r and b = s / c_s, where a spread c is the root of the mean within-user variance over unobserved
+          pairs. The levels of users do not rank, so they do not count. It is linear in the log-variance s: no part can
+          rule the other, and nothing overflows. If r and s are inner products, so is the blend.
+"sigma"   a = r and b = sigma = sqrt(exp(s) / K), the paper's.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+Blending = Literal["linear", "sigma"]
+_FLAT = 1e-6  # a spread below this share of the root mean square is rounding
 
 
 def uncertainty(log_variance: Tensor, k: float) -> Tensor:
@@ -13,8 +25,53 @@ def uncertainty(log_variance: Tensor, k: float) -> Tensor:
     return torch.exp(0.5 * log_variance).div(math.sqrt(k))
 
 
-def blend(expectation: Tensor, uncertainty: Tensor, lam: float) -> Tensor:
-    """lam * r + (1 - lam) * sigma, elementwise. A high uncertainty raises an item: its zero is probably wrong."""
+def blend(one: Tensor, other: Tensor, lam: float) -> Tensor:
+    """lam * a + (1 - lam) * b, elementwise. A high uncertainty raises an item: its zero is probably wrong."""
     if lam == 1:
-        return expectation.clone()  # an infinite uncertainty times 0 would be NaN
-    return lam * expectation + (1 - lam) * uncertainty
+        return one.clone()  # an infinite uncertainty times 0 would be NaN
+    return lam * one + (1 - lam) * other
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """The spreads c_r and c_s of expectation and log-variance. A part whose spread is 0 is left out of the blend."""
+
+    r: float
+    s: float
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """1 / c_r and 1 / c_s. 0 for a spread of 0."""
+        return tuple(1 / c if c else 0.0 for c in (self.r, self.s))  # type: ignore[return-value]
+
+    def scaled(self, r: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        """The two parts of the linear blend."""
+        of_r, of_s = self.shares
+        return r * of_r, s * of_s
+
+    def notes(self) -> list[str]:
+        """What was left out of the blend, for people."""
+        names = {"expectation": self.r, "uncertainty": self.s}
+        return [
+            f"the {name} does not rank the items of any user: it is not blended" for name, c in names.items() if not c
+        ]
+
+
+def spreads(parts: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Spreads:
+    """The spreads of r and s, from batches of (r, s, counted), [B, n] each. `counted` is 1 for a pair that counts."""
+    sums = torch.zeros(2, 3, dtype=torch.float64)  # of r and s: users, variances, mean squares
+    for r, s, counted in parts:
+        mask = counted.double()
+        n = mask.sum(1)
+        enough = n > 1
+        for row, part in zip(sums, (r, s), strict=True):
+            values = part.double() * mask
+            mean = values.sum(1) / n.clamp_min(1)
+            variance = ((values - mean[:, None] * mask).square().sum(1) / n.clamp_min(1))[enough]
+            square = (values.square().sum(1) / n.clamp_min(1))[enough]
+            row += torch.stack([enough.sum().double(), variance.sum(), square.sum()]).cpu()
+    users, variances, squares = sums.T.tolist()
+    found = [
+        math.sqrt(v / n) if n and v > _FLAT**2 * q else 0.0 for n, v, q in zip(users, variances, squares, strict=True)
+    ]
+    return Spreads(*found)

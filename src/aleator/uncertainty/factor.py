@@ -22,7 +22,7 @@ from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.products import ProductEstimator, Schedule
 from aleator.uncertainty.spectral import spectral_start
-from aleator.uncertainty.step import Tables, factor_step, history, kept
+from aleator.uncertainty.step import Tables, factor_step, history, kept, shorter
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
@@ -30,7 +30,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "elu": F.elu,
 }
-RANDOM = Schedule(lr=3e-3, weight_decay=0.3, steps=16, patience=8, check_every=2, tolerance=0.0)
+RANDOM_INIT = 0.01  # standard deviation of random projections
+RANDOM = Schedule(lr=3e-3, weight_decay=0.3, steps=16, patience=8, check_every=1, tolerance=0.0)
 SPECTRAL = Schedule(lr=2e-4, weight_decay=0.0, steps=12, patience=5, check_every=1, tolerance=0.01)
 # A step on sampled items is cheap and noisy, and learns less. So there are more steps and more patience.
 SPECTRAL_SAMPLED = Schedule(lr=2e-4, weight_decay=0.0, steps=24, patience=10, check_every=1, tolerance=0.01)
@@ -43,8 +44,8 @@ class FactorEstimator(ProductEstimator):
     This is the paper's estimator, and the default of `AUR`. It learns two vectors for each item: z for the items of a
     history, and q for candidates.
 
-    `self_exclude` leaves an observed item out of the history when its own loss is computed. At recommendation time, a
-    candidate is not part of the history either.
+    `self_exclude` leaves an observed item out of the history when its own loss is computed. The size of the history is
+    then one less. At recommendation time, a candidate is not part of the history either.
 
     `init="spectral"` starts from the leading singular vectors of the interactions. It takes a tenth of the epochs that
     random projections (the paper's) need. A number is the standard deviation of random projections. "auto" is spectral
@@ -62,7 +63,7 @@ class FactorEstimator(ProductEstimator):
 
     learned: ClassVar[tuple[str, ...]] = ("z", "q")
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {
-        "init": 0.01,
+        "init": RANDOM_INIT,
         "self_exclude": False,
         "history_dropout": 0.0,
     }
@@ -117,7 +118,7 @@ class FactorEstimator(ProductEstimator):
         generator = torch.Generator(histories.device).manual_seed(self.seed)
         if spectral:
             return spectral_start(histories, self.dim, expectation, objective, generator)
-        shape, spread = (histories.n_items, self.dim), 0.01 if isinstance(self.init, str) else self.init
+        shape, spread = (histories.n_items, self.dim), RANDOM_INIT if isinstance(self.init, str) else self.init
         z, q = (spread * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
         return z, q
 
@@ -166,10 +167,12 @@ class FactorEstimator(ProductEstimator):
     def observed(self, users: Users) -> Tensor:
         if not self.self_exclude:
             return super().observed(users)
-        summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
+        keep = kept(users, 0.0, None, self.z.dtype)
+        summed, scale = history(self.z, users, keep)
+        without = shorter(scale, keep, users)
         if self.activation == "linear":
             whole = pair_products(summed * scale[:, None], self.q, users)
-            return whole - (self.z * self.q).sum(1).index_select(0, users.item) * scale[users.row]
+            return (whole - (self.z * self.q).sum(1).index_select(0, users.item) * scale[users.row]) * without
         theirs, own = (table.index_select(0, users.item) for table in (self.q, self.z))
-        rest = (summed.index_select(0, users.row) - own) * scale[users.row, None]
+        rest = (summed.index_select(0, users.row) - own) * (scale[users.row] * without)[:, None]
         return (ACTIVATIONS[self.activation](rest) * theirs).sum(1)

@@ -17,6 +17,7 @@ from aleator.batches import Histories
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
+from aleator.uncertainty.step import shorter
 
 _ITERATIONS = 3
 _USERS, _ITEMS = 512, 2048  # size of the sample that scale and level are fitted on
@@ -52,11 +53,16 @@ def singular_vectors(histories: Histories, k: int, generator: torch.Generator) -
 
 
 def _orthonormal(table: Tensor) -> Tensor:
-    """An orthonormal basis of the columns, by the Cholesky factor of their products. It is far cheaper than QR."""
+    """An orthonormal basis of the columns, by the Cholesky factor of their products. It is far cheaper than QR.
+
+    Columns beyond the rank of the data can make the products singular up to rounding. QR is then the way.
+    """
     products = (table.T @ table).double()
     products.diagonal().add_(1e-6 * products.diagonal().mean())
-    root = torch.linalg.cholesky(products).float()
-    basis: Tensor = torch.linalg.solve_triangular(root, table.T, upper=False).T.contiguous()
+    root, failed = torch.linalg.cholesky_ex(products)
+    if bool(failed):
+        return torch.linalg.qr(table.double()).Q.float().contiguous()
+    basis: Tensor = torch.linalg.solve_triangular(root.float(), table.T, upper=False).T.contiguous()
     return basis
 
 
@@ -87,9 +93,9 @@ def _fit(
     up = histories.n_items / len(items)  # from the sample to all items
 
     # observed pairs: products, levels and residuals
-    own = row_dots(table, table)[users.item] * norm[users.row]
-    observed_products = pair_products(p, table, users) - own
-    observed_levels = levels[users.row, 0] - (table @ direction)[users.item] * norm[users.row]
+    own, without = norm[users.row], shorter(norm, torch.ones_like(users.weight), users)
+    observed_products = (pair_products(p, table, users) - row_dots(table, table)[users.item] * own) * without
+    observed_levels = (levels[users.row, 0] - (table @ direction)[users.item] * own) * without
     residual = expectation.score_pairs(users) - 1
     weight = objective.alpha * users.weight
 

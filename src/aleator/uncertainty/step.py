@@ -63,14 +63,16 @@ def factor_step(
     The gradient of its mean over the users is written into the tables. `keep` [n] says which items of the histories are
     summed. An `activation` of None is the identity. `dtype` is that of products with all items.
 
-    With `self_exclude`, s of an observed pair leaves the pair's own item out of the history. Without an activation, that
-    only subtracts a number from s. With one, each observed pair has a p of its own.
+    With `self_exclude`, s of an observed pair leaves the pair's own item out of the history, which then has one item
+    less. Without an activation, that subtracts a number from s and multiplies the rest. With one, each observed pair has
+    a p of its own.
     """
     here = replace(users, item=tables.place(users.item))
     summed, scale = history(tables.z, here, keep)
     hidden = summed.mul_(scale[:, None])
     p = hidden if activation is None else activation(hidden)
     own = keep * scale[users.row]  # the share of z_i in the p of a user who has i in the history
+    without = shorter(scale, keep, users) if self_exclude else None
     apart = self_exclude and activation is not None
     less = row_dots(tables.z, tables.q)[here.item] * own if self_exclude and not apart else None
     pairs = PairLoss(
@@ -83,13 +85,14 @@ def factor_step(
         place=tables.place,
         dtype=dtype,
         less=less,
+        times=None if apart else without,
     )
     loss = pairs.backward(n_items, items, with_observed=not apart)
     tables.dz.zero_()
     dhidden = torch.zeros_like(p)
     if apart:
-        assert activation is not None
-        loss += _each_without_itself(pairs, tables, here, hidden, dhidden, own, activation)
+        assert activation is not None and without is not None
+        loss += _each_without_itself(pairs, tables, here, hidden, dhidden, own, without, activation)
     dhidden += _through(activation, hidden, pairs.dp)
     add_by_item(tables.dz, dhidden.mul_(scale[:, None]), here, keep)
     if less is not None:
@@ -114,6 +117,15 @@ def history(z: Tensor, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
     return history_sum(z, users, keep), count.clamp_min(1).rsqrt()
 
 
+def shorter(scale: Tensor, keep: Tensor, users: Users) -> Tensor:
+    """[n] sqrt(n_u / (n_u - 1)) for each item of a history of n_u summed items: what taking the item out multiplies.
+
+    `scale` [B] is 1 / sqrt(n_u). It is 0 where the item is the only one, and 1 where dropout left the item out.
+    """
+    share = keep * scale.square()[users.row]  # 1 / n_u
+    return torch.where(share < 1, (1 - share).clamp_min(torch.finfo(share.dtype).tiny).rsqrt(), 0)
+
+
 def _each_without_itself(
     pairs: PairLoss,
     tables: Tables,
@@ -121,17 +133,18 @@ def _each_without_itself(
     hidden: Tensor,
     dhidden: Tensor,
     own: Tensor,
+    without: Tensor,
     activation: Activation,
 ) -> Tensor:
     """The loss of the observed pairs if each has a p of its own, some pairs at a time. It adds their gradients."""
     total = torch.zeros((), dtype=torch.float64, device=hidden.device)
     for first in range(0, len(own), PAIRS_AT_A_TIME):
         some = slice(first, first + PAIRS_AT_A_TIME)
-        row, item, share = here.row[some], here.item[some], own[some, None]
-        theirs, rest = tables.q[item], hidden[row] - share * tables.z[item]
+        row, item, share, times = here.row[some], here.item[some], own[some, None], without[some, None]
+        theirs, rest = tables.q[item], (hidden[row] - share * tables.z[item]) * times
         p = activation(rest)
         loss, slope = pairs.observed((p * theirs).sum(1), some)
-        drest = _through(activation, rest, slope[:, None] * theirs)
+        drest = _through(activation, rest, slope[:, None] * theirs).mul_(times)
         dhidden.index_add_(0, row, drest)
         tables.dz.index_add_(0, item, drest.mul_(-share))
         pairs.dq.index_add_(0, item, p.mul_(slope[:, None]))
@@ -158,8 +171,8 @@ class PairLoss:
 
     After `backward`, `dp` and `dq` are the gradients of the mean over the users, and `slopes` [n] are the slopes in s of
     the observed pairs. With sampled items, `dq` is the `buffer` if one is given: fresh memory is slow. With all items it
-    is a new tensor. `place` gives the rows of items in q. `less` [n], if given, is subtracted from the s of the observed
-    pairs. `dtype` is that of products with the items and of the blocks between them, such as bfloat16. Sums and slopes
+    is a new tensor. `place` gives the rows of items in q. The s of an observed pair is (<p_u, q_i> - less) times, with
+    `less` [n] and `times` [n] if given; `slopes` are those in <p_u, q_i>. `dtype` is that of products with the items and of the blocks between them, such as bfloat16. Sums and slopes
     are computed in float32.
     """
 
@@ -175,8 +188,9 @@ class PairLoss:
         place: Callable[[Tensor], Tensor] = lambda items: items,
         dtype: torch.dtype | None = None,
         less: Tensor | None = None,
+        times: Tensor | None = None,
     ) -> None:
-        self.users, self.p, self.q, self.place, self.less = users, p, q, place, less
+        self.users, self.p, self.q, self.place, self.less, self.times = users, p, q, place, less, times
         self.expectation, self.objective = expectation, objective
         self.dtype = dtype or p.dtype
         self.buffer, self.dp, self.dq = buffer, torch.zeros_like(p), q[:0]  # dq is made by `backward`
@@ -195,11 +209,17 @@ class PairLoss:
         return loss
 
     def observed(self, s: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """The loss of the observed pairs `which` from their s, and the slopes of the mean over users. Slopes are kept."""
+        """The loss of the observed pairs `which` from their products, and the slopes of the mean over users.
+
+        Slopes are kept.
+        """
         if self.less is not None:
             s = s - self.less[which]
+        if self.times is not None:
+            s = s * self.times[which]
         weight, residual = self.objective.alpha * self.users.weight[which].to(s.dtype), self.residual[which]
-        self.slopes[which] = slope = self.objective.slope(residual, s) * weight / len(self.users)
+        slope = self.objective.slope(residual, s) * weight / len(self.users)
+        self.slopes[which] = slope = slope if self.times is None else slope * self.times[which]
         return (weight * self.objective.pairs(residual, s)).sum(dtype=torch.float64), slope
 
     def _on_sample(self, n_items: int, items: Tensor) -> Tensor:

@@ -70,6 +70,12 @@ class GraftedTable(Grafted):
         scores[listed.row, listed.item] = listed.weight
         return scores if items is None else scores[:, items]
 
+    def candidates(self, users: Users) -> Tensor | None:
+        mask = torch.zeros((len(users), self.fitted.n_items), dtype=torch.bool, device=self.torch_device)
+        listed = self.listed.batch(users.index.clamp_min(0))
+        mask[listed.row, listed.item] = True
+        return mask
+
     def tensors(self) -> dict[str, Tensor]:
         listed = self.listed
         return super().tensors() | {"weight": listed.weight, "item": listed.item, "indptr": listed.indptr}

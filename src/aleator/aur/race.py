@@ -1,0 +1,136 @@
+"""The race: models and settings of the estimator against each other, on held-out pairs.
+
+No setting wins on all data, so validation decides, by successive halving (Jamieson and Talwalkar, 2016). Every entry
+trains for a few epochs and is judged by its best blend under `select`, not by s alone. The best quarter goes on, for
+twice as many epochs. The winner is then trained to its end. Of entries within a standard error of the best, the simplest
+wins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from aleator.aur.blended import LAMS, Blended, Setting
+from aleator.aur.choice import Choice, Select, choose, merits, standard_error
+from aleator.aur.residuals import Residuals, Unobserved
+from aleator.evaluation.held_out import HeldOut, Measured
+from aleator.training.stop import Stop
+from aleator.uncertainty.base import Estimator
+from aleator.uncertainty.factor import RANDOM_INIT, FactorEstimator
+
+_FIRST = 4  # epochs of the first round
+_KEPT = 4  # one of so many entries goes on
+
+
+@dataclass(frozen=True)
+class Result:
+    """The best blend of an entry in its last round, on held-out pairs."""
+
+    model: str
+    setting: str
+    epochs: int  # that the estimator was trained for
+    lam: float
+    recall: float  # mean Recall@20
+    ndcg: float  # mean NDCG@20
+    tail: float  # mean tail-absolute Recall@50
+
+    def __str__(self) -> str:
+        figures = f"{self.recall:.4f} {self.ndcg:.4f} {self.tail:.4f}"
+        return f"{self.model}, {self.setting}: {figures} at lam {self.lam:.1f} after {self.epochs} epochs"
+
+
+def settings(
+    residuals: Residuals | Literal["auto"], unobserved: Unobserved | Literal["auto"], estimator: Estimator
+) -> list[Setting]:
+    """The settings that options leave open, the simplest first: that is the paper's, where all is the model's.
+
+    From a random start, an estimator on the expectations of the model takes a hundred epochs, and did not win on any data
+    that we have. So a random start is only tried with constants.
+    """
+    pairs: list[tuple[Residuals, Unobserved]] = [
+        pair
+        for pair in (("in-sample", "model"), ("in-sample", "constant"), ("constant", "constant"))
+        if residuals in ("auto", pair[0]) and unobserved in ("auto", pair[1])
+    ]
+    if residuals not in ("auto", "in-sample", "constant") or not pairs:
+        chosen: Residuals = "in-sample" if residuals == "auto" else residuals
+        others: list[Unobserved] = ["model", "constant"] if unobserved == "auto" else [unobserved]
+        pairs = [(chosen, other) for other in others]
+    if not isinstance(estimator, FactorEstimator) or estimator.init != "auto":
+        return [Setting(*pair) for pair in pairs]
+    spectral, random = (("init", "spectral"),), (("init", RANDOM_INIT),)
+    found = [Setting(*pair, spectral) for pair in pairs]
+    return found + [Setting(*pair, random) for pair in pairs if pair[1] == "constant"]
+
+
+def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple[Blended, list[Result]]:
+    """Let the entries race, the simplest first, and train the winner to its end. Returns it and what was compared."""
+    left, results, epochs = list(field), list[Result](), _FIRST
+    while len(left) > 1:
+        measured = []
+        for entry in left:
+            entry.learn(Stop(epochs=epochs))
+            measured.append(entry.measure(held_out))
+        order = ranking(measured, select)
+        going_on = math.ceil(len(left) / _KEPT)
+        results = [_result(left[i], measured[i], select, epochs) for i in order[going_on:]] + results
+        left, epochs = [left[i] for i in sorted(order[:going_on])], 2 * epochs
+    (winner,) = left
+    winner.learn(Stop(winner.progress(held_out)))
+    if results:
+        log = winner.estimator.log
+        results.insert(0, _result(winner, winner.measure(held_out), select, log.best_epoch if log else 0))
+    return winner, results
+
+
+def ranking(measured: Sequence[Measured], select: Select) -> list[int]:
+    """The places of the entries, the best first. Entries are given the simplest first.
+
+    Entries are compared by the same rule as lams: see `choose_lam`. The merit is relative to the best bare model.
+    """
+    bare = max(measured, key=lambda each: float(each.recall[-1].mean()))
+    merit = [merits(each, bare) for each in measured]
+    best = [each[int(each.mean(1).argmax())] for each in merit]
+    top = best[int(torch.stack([each.mean() for each in best]).argmax())]
+    values, order = [], []
+    for each, own, most in zip(measured, merit, best, strict=True):
+        value, allowed = most, torch.zeros(len(own), dtype=torch.bool)
+        if select == "balanced":
+            allowed = _allowed(each, own, bare, top)
+        if bool(allowed.any()):
+            tail = each.tail.nanmean(1).nan_to_num().masked_fill(~allowed.to(each.tail.device), -torch.inf)
+            value = each.tail[int(tail.argmax())].nan_to_num()
+        values.append((bool(allowed.any()), value))
+    order = sorted(range(len(values)), key=lambda i: (values[i][0], float(values[i][1].mean())), reverse=True)
+    first_allowed, first = values[order[0]]
+    for i in range(order[0]):  # a simpler one
+        allowed_too, value = values[i]
+        if allowed_too == first_allowed and float((first - value).mean()) <= float(
+            standard_error((first - value)[None])
+        ):
+            order.remove(i)
+            order.insert(0, i)
+            break
+    return order
+
+
+def _allowed(measured: Measured, merit: Tensor, bare: Measured, top: Tensor) -> Tensor:
+    """[V] which lams are as good as the best blend of all within a standard error, and gain on the best bare model."""
+    near = merit.mean(1) >= top.mean() - standard_error(merit - top)
+    for metric, reference in ((measured.recall, bare.recall), (measured.ndcg, bare.ndcg)):
+        gain = metric - reference[-1]
+        near &= (gain.mean(1) >= standard_error(gain)) & (gain.mean(1) > 0)
+    return near.cpu()
+
+
+def _result(entry: Blended, measured: Measured, select: Select, epochs: int) -> Result:
+    choice: Choice = choose(measured, LAMS, select)
+    point = choice.chosen
+    name = type(entry.model).__name__
+    return Result(name, str(entry.setting), epochs, point.lam, point.recall, point.ndcg, point.tail)
