@@ -258,12 +258,15 @@ def _latest_of_all(data: Interactions, share: float) -> Rows:
 def _balanced(data: Interactions, share: float, rng: np.random.Generator) -> Rows:
     """Equally many random pairs of each item, but at most half of them. Each user keeps at least one pair.
 
-    The number of pairs (the level) is the lowest at which all items together give the share.
+    The number of pairs (the level) is the lowest at which all items together give the share, but at most the number that
+    half of the items can give. At a higher level popular items would give most of the pairs, and the part would follow
+    popularity after all.
     """
     key = _random_key(data, rng)
     most = data.popularity // 2
     gained = np.cumsum(np.bincount(most)[::-1])[::-1]  # [c]: items that give a c-th pair
     level = int(np.searchsorted(np.r_[0, np.cumsum(gained[1:])], share * len(data)))
+    level = min(level, max(int(np.median(most[most > 0])) if most.any() else 0, 1))
     held = _rank_from_top(data.item, key) < np.minimum(most, level)[data.item]
     size = np.bincount(data.user, minlength=data.n_users)
     lost_all = np.bincount(data.user[held], minlength=data.n_users) == size
