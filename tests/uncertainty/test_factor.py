@@ -68,11 +68,10 @@ def literal(made: FactorEstimator, weight: np.ndarray[Any, Any], keep: Any = Non
     activation, rows = ACTIVATIONS[made.activation], []
     for user, row in enumerate(weight):
         history = [i for i in np.flatnonzero(row) if keep is None or keep[user, i]]
-        n = max(len(history), 1)
         for item in range(len(row)):
             summed = [made.z[i] for i in history if not (made.self_exclude and i == item)]
             total = torch.stack(summed).sum(0) if summed else torch.zeros_like(made.z[0])
-            rows.append((activation(total / n**0.5) * made.q[item]).sum())
+            rows.append((activation(total / max(len(summed), 1) ** 0.5) * made.q[item]).sum())
     return torch.stack(rows).reshape(weight.shape)
 
 
