@@ -33,15 +33,13 @@ from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
 from aleator.ranking.blend import blend, uncertainty
-from aleator.ranking.scan import Scan, available
+from aleator.ranking.listed import listed
 from aleator.recipe import PAPER_LAMS
 from aleator.recommender import Recommender, Who, as_split
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
-
-_SCANNED = 4096  # a catalogue of at least so many items is scanned
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -87,7 +85,6 @@ class AUR(Recommender):
     curve: list[dict[str, float]] = field(default_factory=list, init=False)  # held-out Recalls by lam
     tail_rule: Tail = field(init=False)  # that of the recipe, or the option `tail`
     tail_items: Tensor = field(init=False)  # [n_items] which items are tail by that rule
-    _scan: Scan | None = field(default=None, init=False)  # the item factors prepared for `top`
 
     paper: ClassVar[dict[str, Any]] = {"floor": 1e-3}
     ranges: ClassVar[Ranges] = {
@@ -332,50 +329,13 @@ class AUR(Recommender):
         _check_lam(lam, auto=False)
         self.lam_used = float(lam)
 
-    def top(
-        self,
-        users: Users,
-        k: int,
-        *,
-        seen: Users | None,
-        candidates: Sequence[Tensor | None] = (None,),
-        chunk: int | None = None,
-    ) -> list[tuple[Tensor, Tensor]]:
-        """The k best items of each set of candidates. On a CPU, bounds skip most items of a large catalogue."""
-        scanned = self._scanned(users)
-        if scanned is None:
-            return super().top(users, k, seen=seen, candidates=candidates, chunk=chunk)
-        scan, factors = scanned
-        return scan.top(factors, self.lam_used, k, seen, candidates)
-
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
-        scanned = self._scanned(users)
-        if scanned is None:
-            shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
-            r, sigma = (part.gather(1, at) for part in self.parts(users, shown))
-        else:
-            scan, factors = scanned
-            row = torch.arange(len(users)).repeat_interleave(items.shape[1])
-            r, sigma = (part.view(items.shape) for part in scan.parts(factors, row, items.clamp_min(0).flatten()))
-        return {"expectation": r, "uncertainty": sigma} | super().explain(users, items)
-
-    def _scanned(self, users: Users) -> tuple[Scan, tuple[Tensor, Tensor]] | None:
-        """The scan of the item factors, and the factors of the users. None if these users cannot be scanned.
-
-        A scan takes a large catalogue on a CPU, expectations and log-variances that are inner products, and users with a
-        history. It is made once for each fit.
-        """
-        if self.torch_device.type != "cpu" or self.fitted.n_items < _SCANNED or not available():
-            return None
-        if bool((users.size == 0).any()):
-            return None
-        of_model, of_estimator = self.model.factors(users), self.estimator.factors(users)
-        if of_model is None or of_estimator is None:
-            return None
-        (x, y), (p, q) = of_model, of_estimator
-        if self._scan is None or not self._scan.is_of(y, q):
-            self._scan = Scan(y, q, self.objective.k)
-        return self._scan, (x, p)
+        s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
+        told = {
+            "expectation": self.model.score_listed(users, items),
+            "uncertainty": uncertainty(s, self.objective.k),
+        }
+        return told | super().explain(users, items)
 
     @property
     def tail_mask(self) -> Tensor:
