@@ -22,6 +22,7 @@ from aleator.ranking.top import top_k
 _BLOCK = 32  # items of a block, which is skipped or kept by its highest product
 _SEEDS = 64  # blocks that give a first bound on the k-th best product
 _LOW = torch.iinfo(torch.int32).min  # the product of an item that is not a candidate
+_MANY = 0.02  # if a larger share of the items remains, scoring everything is as quick
 _SLACK = 1e-4  # of |x| |y|: more than the rounding error of a float32 sum
 
 
@@ -121,6 +122,9 @@ class Scan:
         reach = inside * unit[row, block, None] + error[row, block, None]
         at, column = ((reach >= at_least[row, None]) & (inside > _LOW)).nonzero(as_tuple=True)
         row, item = row[at], self.order[block[at] * _BLOCK + column]
+        if len(item) > _MANY * product.numel():
+            barred = product.flatten(1)[:, self.place] == _LOW
+            return top_k((x @ self.table.T).masked_fill_(barred, -torch.inf), k)
         # exact products of what is left, sorted by user and item so that ties go to the lower id
         by_item = (row * len(self.order) + item).argsort()
         row, item = row[by_item], item[by_item]

@@ -106,7 +106,10 @@ def _low_rank(of: Recommender, rank: int) -> Factors:
 
 
 def _recall(of: Recommender, factors: Factors) -> float:
-    """The mean share of each user's first items by score that are among the first by the inner products of `factors`."""
+    """The mean share of each user's first items by score that are among the first by the inner products of `factors`.
+
+    An item with the same score as the last of them counts as one of them.
+    """
     histories, n_items = of.histories, of.fitted.n_items
     who = (histories.host_size > 0).nonzero().squeeze(1)
     draw = torch.randperm(len(who), generator=torch.Generator().manual_seed(of.seed))[:_SAMPLED]
@@ -114,10 +117,11 @@ def _recall(of: Recommender, factors: Factors) -> float:
     shares, k = [], min(_LISTED, n_items)
     for index in pieces(who[draw].sort().values, blocks(_SAMPLED, n_items, of.torch_device)[0]):
         users = histories.batch(index)
-        ((_, exact),) = of.top(users, k, seen=users, candidates=[trained])
+        ((values, exact),) = of.top(users, k, seen=users, candidates=[trained])
         ((_, near),) = best(_product(factors), users, k, n_items, seen=users, candidates=[trained])
         listed = exact >= 0
-        found = (exact[:, :, None] == near[:, None, :]).any(2) & listed
+        last = values.masked_fill(~listed, torch.inf).amin(1, keepdim=True)
+        found = (of.score_listed(users, near) >= last - 1e-6 * last.abs()) & listed  # rounding sets equal scores apart
         shares.append((found.sum(1) / listed.sum(1))[listed.any(1)])
     return float(torch.cat(shares).mean())
 
