@@ -56,7 +56,7 @@ def vectors(of: Recommender, users: Who | None, rank: int | None) -> Vectors:
     data = of.fitted
     whole = of.histories.batch(torch.arange(data.n_users)) if users is None else of.users(users)
     factors = of.factors if rank is None else _low_rank(of, rank)
-    made = []
+    made: NDArray[np.float32] | None = None
     size, _ = blocks(len(whole), data.n_items, of.torch_device)
     for first in range(0, max(len(whole), 1), size):  # without users it runs once, so that the vectors have a shape
         block = whole.part(first, min(first + size, len(whole)))
@@ -68,11 +68,14 @@ def vectors(of: Recommender, users: Who | None, rank: int | None) -> Vectors:
             )
         x, y = found
         empty = (block.size == 0)[:, None]
-        made.append(torch.cat([x.masked_fill(empty, 0), empty.to(x)], 1).cpu().numpy().astype(np.float32, copy=False))
+        if made is None:
+            made = np.empty((len(whole), x.shape[1] + 1), np.float32)
+        made[first : first + len(block)] = torch.cat([x.masked_fill(empty, 0), empty.to(x)], 1).cpu().numpy()
+    assert made is not None, "there was a block"
     share = torch.from_numpy(data.popularity / data.n_users).to(y)
     return Vectors(
         user_ids=_ids(of, users, whole),
-        user_vectors=np.concatenate(made),
+        user_vectors=made,
         item_ids=data.items.decode(np.arange(data.n_items)),
         item_vectors=torch.cat([y, share[:, None]], 1).float().cpu().numpy(),
         trained=data.popularity > 0,
