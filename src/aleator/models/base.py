@@ -42,9 +42,7 @@ class Model(Recommender):
 
     map: Map | None = field(default=None, init=False)  # the calibration, unless it is part of the factors
     _table: FactorTable | None = field(default=None, init=False)
-    _lined: Derived[Tensor] = field(
-        default_factory=lambda: Derived(_with_ones), init=False
-    )  # item factors with a level
+    _lined: Derived[Tensor] = field(default_factory=lambda: Derived(_with_ones), init=False)  # item factors and a 1
 
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors to save, beside those of a table of factors
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
