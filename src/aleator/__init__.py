@@ -36,6 +36,7 @@ from aleator.models import (
     ZeroSum,
     graft,
 )
+from aleator.ranking.vectors import Vectors
 from aleator.tuning.search import tune
 from aleator.uncertainty import Estimator, FactorEstimator, MLPEstimator
 from aleator.version import __version__
@@ -66,6 +67,7 @@ __all__ = [
     "Report",
     "Split",
     "Tail",
+    "Vectors",
     "ZeroSum",
     "__version__",
     "evaluate",

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import aleator as al
-from aleator.ranking.scan import Scan, available
 from aleator.recipe import FINE_LAMS, PAPER_LAMS
 
 Make = Callable[..., al.AUR]
@@ -378,76 +377,6 @@ def test_paper_models_are_labelled_however_they_are_evaluated(
     told = str(al.evaluate(honest, split, recipe="paper"))
     assert "recipe paper" in told
     assert "chosen on the test part" not in told
-
-
-@pytest.fixture(scope="module")
-def many_items() -> al.Split:
-    """A catalogue that is large enough to be scanned, with enough pairs that hardly any scores are equal."""
-    return al.simulate(n_users=60, n_items=4200, per_user=2000, skew=0.8, seed=2).interactions.split(seed=0)
-
-
-def count_scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
-    """The scans that are prepared from now on."""
-    made: list[Scan] = []
-
-    class Counted(Scan):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            made.append(self)
-
-    monkeypatch.setattr("aleator.aur.aur.Scan", Counted)
-    return made
-
-
-def without_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aleator.aur.aur.available", lambda: False)
-
-
-@pytest.mark.skipif(not available(), reason="this PyTorch multiplies no 8-bit integers here")
-class TestScan:
-    """On a CPU a large catalogue is scanned, which must give what scoring everything gives."""
-
-    @pytest.mark.parametrize("lam", [0.0, 0.4, 1.0])
-    def test_recommendations_and_figures_are_those_of_scoring_everything(
-        self, small_aur: Make, many_items: al.Split, lam: float, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        aur, made = small_aur(lam=lam, device="cpu", estimator__max_epochs=2).fit(many_items), count_scans(monkeypatch)
-        users = aur.fitted.users.decode(np.arange(20)).tolist()
-        scanned, report = aur.recommend(users, k=7), al.evaluate(aur, many_items).to_dict()
-        assert len(made) == 1
-        without_scans(monkeypatch)
-        plain = aur.recommend(users, k=7)
-        assert scanned["item_id"].to_list() == plain["item_id"].to_list()
-        for column in ("score", "expectation", "uncertainty"):
-            np.testing.assert_allclose(scanned[column].to_numpy(), plain[column].to_numpy(), rtol=1e-5, atol=1e-7)
-        again = al.evaluate(aur, many_items).to_dict()
-        for protocol in ("overall", "tail_absolute", "tail_relative"):
-            assert again[protocol] == pytest.approx(report[protocol], abs=1e-9)
-
-    def test_newcomers_allow_lists_and_seen_items_work_as_ever(
-        self, small_aur: Make, many_items: al.Split, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        aur = small_aur(lam=0.3, device="cpu", estimator__max_epochs=2).fit(many_items)
-        made, items = count_scans(monkeypatch), aur.fitted.items.decode(np.arange(50)).tolist()
-        newcomers = {"new": [items[3], items[8], items[21]], "other": [items[1]]}
-        asked: dict[str, Any] = {"k": 5, "allow": items[::2], "deny": [items[4]], "filter_seen": False}
-        scanned = aur.recommend(newcomers, **asked)
-        assert len(made) == 1
-        without_scans(monkeypatch)
-        assert scanned["item_id"].to_list() == aur.recommend(newcomers, **asked)["item_id"].to_list()
-
-    def test_what_was_prepared_is_forgotten_with_a_new_fit(
-        self, small_aur: Make, many_items: al.Split, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        made = count_scans(monkeypatch)
-        aur = small_aur(lam=0.3, device="cpu", estimator__max_epochs=2).fit(many_items)
-        user = aur.fitted.users.decode(np.arange(1)).tolist()
-        before = len(made)
-        for _ in range(2):
-            aur.recommend(user, k=2)
-        assert len(made) == before + 1
-        aur.fit(many_items).recommend(user, k=2)
-        assert len(made) == before + 2
 
 
 @pytest.mark.parametrize("options", [{"solver": "adam", "valid": 0.3}, {"refit": False}])

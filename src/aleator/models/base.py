@@ -18,6 +18,7 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import pair_products
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.models.factors import FactorTable
+from aleator.ranking.derived import Derived
 from aleator.recommender import Recommender, as_split
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
@@ -41,6 +42,7 @@ class Model(Recommender):
 
     map: Map | None = field(default=None, init=False)  # the calibration, unless it is part of the factors
     _table: FactorTable | None = field(default=None, init=False)
+    _lined: Derived[Tensor] = field(default_factory=lambda: Derived(_with_ones), init=False)  # item factors and a 1
 
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors to save, beside those of a table of factors
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
@@ -192,8 +194,13 @@ class Model(Recommender):
             self.map = None
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """[B, dim] and [n_items, dim], whose inner products are the scores. None if there are none."""
-        return self.raw_factors(users) if self.map is None else None
+        found = self.raw_factors(users)
+        if found is None or self.map is None:
+            return found
+        if self.map.line is None:
+            return None
+        (x, y), (slope, level) = found, self.map.line
+        return torch.cat([slope * x, x.new_full((len(x), 1), level)], 1), self._lined(y)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         scores = self.raw_block(users, items)
@@ -230,3 +237,7 @@ class Model(Recommender):
         mine = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
         self.map = Map(mine.pop("map.x"), mine.pop("map.y")) if "map.x" in mine else None
         self.set_tensors(mine)
+
+
+def _with_ones(table: Tensor) -> Tensor:
+    return torch.cat([table, torch.ones_like(table[:, :1])], 1)
