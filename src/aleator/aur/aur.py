@@ -94,9 +94,7 @@ class AUR(Recommender):
     tail_rule: Tail = field(init=False)  # that of the recipe, or the option `tail`
     tail_items: Tensor = field(init=False)  # [n_items] which items are tail by that rule
     _untrained: Estimator = field(init=False)  # the estimator with its options as they were given
-    _joined: tuple[Tensor, Tensor, Tensor] | None = field(
-        default=None, init=False
-    )  # item factors of both parts, joined
+    _items_of_both: Derived[Tensor] = field(default_factory=lambda: Derived(_joined), init=False)  # item factors
 
     paper: ClassVar[dict[str, Any]] = {
         "floor": 1e-3,
