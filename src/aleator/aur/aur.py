@@ -38,6 +38,7 @@ from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
 from aleator.ranking.blend import Blending, Spreads, blend, uncertainty
+from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors, Vectors
 from aleator.recommender import Recommender, Who, as_split
