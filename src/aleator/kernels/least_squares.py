@@ -50,7 +50,7 @@ def approach(x: Tensor, factors: Tensor, rows: Users, mu: float, l2: Tensor, ste
 
     A step costs two passes over the pairs, and no row needs a matrix of its own (Takacs, Pilaszy and Tikk, 2011).
     """
-    gram, extra = mu * factors.T @ factors, _extra(rows.weight, mu)
+    gram, extra = mu * factors.T @ factors, _extra(rows.weight.to(factors.dtype), mu)
 
     def normal(v: Tensor) -> Tensor:
         """The normal matrix of each row, times its v."""

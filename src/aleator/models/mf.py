@@ -146,7 +146,7 @@ class MF(Epochs, Model):
         """[n_rows] the weight of the squared norm of each row's factors in the loss."""
         if not self.frequency:
             return torch.full((rows.n_users,), self.l2_used, device=rows.device)
-        return self.l2_used * weight_of(rows, self.mu)
+        return (self.l2_used * weight_of(rows, self.mu)).to(rows.weight.dtype)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
         """[n] the weights of observed pairs in the loss, from their items and from their weights in the data."""
@@ -240,8 +240,12 @@ class ALS:
         self.items = 0.01 * torch.rand((self.by_user.n_items, model.dim), generator=draw).to(device)
         self.items[self.by_item.size == 0] = 0  # their least squares solution
         self.users = self.items.new_zeros((self.by_user.n_users, model.dim))
-        self.exact = device.type == "cuda"
         self._batches = [] if self.exact else [rows.batch(torch.arange(rows.n_users)) for rows in self._sides]
+
+    @property
+    def exact(self) -> bool:
+        """Whether each half is solved exactly."""
+        return self.items.is_cuda
 
     @property
     def _sides(self) -> tuple[Histories, Histories]:
@@ -273,6 +277,7 @@ class ALS:
 
 
 def weight_of(rows: Histories, mu: float) -> Tensor:
-    """[n_rows] the weight of each row's pairs, and `mu` for each pair that it could have."""
-    weight: Tensor = torch.segment_reduce(rows.weight, "sum", offsets=rows.indptr, initial=0) + mu * rows.n_items
-    return weight
+    """[n_rows] the weight of each row's pairs, and `mu` for each pair that it could have. In float64."""
+    of_pairs = torch.segment_reduce(rows.weight.double(), "sum", offsets=rows.indptr, initial=0)
+    found: Tensor = of_pairs + mu * rows.n_items
+    return found

@@ -1,4 +1,4 @@
-"""A short path: a few values of an option are tried on held-out pairs."""
+"""A short path: a few values of a penalty are tried on held-out pairs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class Path:
 
 
 def short_path(judge: Callable[[float], float], start: float) -> Path:
-    """Try values of an option from `start` on, and find the best if there is one peak.
+    """Try values of a penalty from `start` on, and find the best if there is one peak.
 
     The path goes by a factor of 4, in the direction that improves, as long as that improves. It then tries the
     neighbours of the best value by a factor of 2, and at last those by the root of 2. It ends earlier if both neighbours
     of the best value are about as good. A gain of up to 1 % counts as none, so that noise does not lead the path away.
+    Of all values within 1 % of the best, the largest is taken: a stronger penalty is the simpler model.
     """
     tried: dict[float, float] = {}  # by the binary logarithm of the value over `start`
     best = 0.0
@@ -45,4 +46,6 @@ def short_path(judge: Callable[[float], float], start: float) -> Path:
         beside = [tried.get(best + way, 0.0) for way in (-step, step)]
         if min(beside) >= (1 - _GAIN) * tried[best]:
             break
-    return Path(start * 2**best, {start * 2**place: found for place, found in tried.items()})
+    high = (1 - _GAIN) * max(tried.values())
+    largest = max((place for place, found in tried.items() if found >= high), default=best)
+    return Path(start * 2**largest, {start * 2**place: found for place, found in tried.items()})
