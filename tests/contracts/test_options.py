@@ -55,6 +55,7 @@ OTHER: dict[str, Any] = {
     "evenness": 0.4,
     "exposure": 0.5,
     "floor": 0.5,
+    "frequency": False,
     "gamma": 0.1,
     "hidden": 5,
     "history_dropout": 0.3,

@@ -149,7 +149,7 @@ def standard_error(difference: Tensor) -> Tensor:
     """The standard error of the mean over users of paired differences [V, U], [V]."""
     n = difference.shape[1]
     spread: Tensor = difference.std(dim=1, correction=min(n - 1, 1))
-    return spread / n**0.5
+    return spread.div(n**0.5)
 
 
 def _change(value: float, reference: float) -> str:

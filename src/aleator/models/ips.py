@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aleator.errors import require
+from aleator.evaluation.held_out import HeldOut
 from aleator.models.mf import MF
 from aleator.options import Between, Ranges
 from aleator.training.stop import Stop
@@ -42,12 +43,20 @@ class IPS(MF):
         require(self.clip is None or 0 <= self.clip < 1, f"clip is {self.clip}", "give a propensity from 0 to below 1")
 
     def learn(self, stop: Stop) -> None:
+        self._weigh()
+        super().learn(stop)
+
+    def choose(self, held_out: HeldOut) -> None:
+        self._weigh()
+        super().choose(held_out)
+
+    def _weigh(self) -> None:
+        """Compute the weights of the items from their popularity."""
         count = torch.tensor(self.fitted.popularity, dtype=torch.float64)
         inverse = 1 / (count.clamp_min(1) / count.max()).pow(self.power).clamp_min(self.clip or 0.0)
         if self.self_normalise:
             inverse *= count.sum() / (count @ inverse)
         self.inverse_propensity = inverse.float().to(self.torch_device)
-        super().learn(stop)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
         return weight * self.inverse_propensity[item]
