@@ -20,6 +20,7 @@ from aleator.evaluation.report import Report
 from aleator.models import (
     BPR,
     EASE,
+    FISM,
     IPS,
     MACR,
     MF,
@@ -44,6 +45,7 @@ __all__ = [
     "AUR",
     "BPR",
     "EASE",
+    "FISM",
     "IPS",
     "MACR",
     "MF",

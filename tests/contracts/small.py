@@ -10,6 +10,10 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "bpr": [DRAWN],
     "ease": [{}, {"neighbours": 4, "l2": 30.0}],
     "expomf": [{"dim": 3, "l2": 1.0, "max_epochs": 15, "patience": 15}],
+    "fism": [
+        EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15},
+        EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15, "history_dropout": 0.5},
+    ],
     "graph_filter": [{}, {"neighbours": 4}],
     "ips": [{"dim": 3}, EPOCHS | {"solver": "adam"}],
     "itemknn": [{}, {"neighbours": 4}],
@@ -24,6 +28,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
 STARTS_AT_RANDOM = {  # so that other item numbers mean another start
     "bpr",
     "expomf",
+    "fism",
     "ips",
     "lightgcn",
     "macr",
@@ -37,6 +42,7 @@ STARTS_AT_RANDOM = {  # so that other item numbers mean another start
 DRAWS_BY_USER = {  # so that other user numbers do, by name and textual options
     "bpr",
     "expomf",
+    "fism",
     "ips adam",
     "lightgcn",
     "macr",

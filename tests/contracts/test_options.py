@@ -24,6 +24,7 @@ BASE: dict[str, dict[str, Any]] = {
     "bpr": FACTORS,
     "ease": {},
     "expomf": {"dim": 4, "l2": 1.0, "max_epochs": 15, "patience": 10},
+    "fism": FACTORS | {"dim": 8},
     "graph_filter": {},
     "ips": {"dim": 4},
     "itemknn": {},
