@@ -12,7 +12,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "expomf": [{"dim": 3, "l2": 1.0, "max_epochs": 15, "patience": 15}],
     "fism": [
         EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15},
-        EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15, "history_dropout": 0.5},
+        EPOCHS | {"dim": 8, "max_epochs": 15, "check_every": 15, "bias": False, "history_dropout": 0.0},
     ],
     "graph_filter": [{}, {"neighbours": 4}],
     "ips": [{"dim": 3}, EPOCHS | {"solver": "adam"}],

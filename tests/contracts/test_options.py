@@ -49,6 +49,7 @@ OTHER: dict[str, Any] = {
     "backbone": "mf",
     "batch_size": 5,
     "beta": 0.5,
+    "bias": False,
     "calibrate": "isotonic",
     "check_every": 4,
     "clip": 0.7,
@@ -104,6 +105,7 @@ OTHER: dict[str, Any] = {
     "weight_decay": 7.0,
 }
 SPECIAL: dict[str, dict[str, Any]] = {
+    "ue": {"bias": True},
     "expomf": {"precision": 1.0},
     "lightgcn bpr": {"loss": "softmax"},
     "mf adam": {"solver": "als"},

@@ -35,7 +35,8 @@ def test_it_knows_no_scores_without_an_item() -> None:
 
 def test_the_papers_recipe_is_the_plain_architecture() -> None:
     model = UE(recipe="paper", dim=4)
-    assert (model.alpha, model.mu, model.weight_decay, model.history_dropout) == (1.0, 1.0, 0.0, 0.0)
+    assert (model.alpha, model.mu, model.weight_decay) == (1.0, 1.0, 0.0)
+    assert (model.bias, model.history_dropout) == (False, 0.0)
     assert UE(recipe="paper", alpha=2.0).alpha == 2.0
 
 
@@ -47,7 +48,7 @@ def test_a_folder_from_before_fism_had_a_name_gives_the_same_scores(
     model.save(tmp_path / "model")
     manifest = tmp_path / "model" / "manifest.json"
     old = json.loads(manifest.read_text())
-    del old["options"]["history_dropout"]
+    del old["options"]["history_dropout"], old["options"]["bias"]
     old["options"]["self_exclude"] = self_exclude
     manifest.write_text(json.dumps(old))
     assert torch.equal(UE.load(tmp_path / "model").score([0, 5]), model.score([0, 5]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,28 +20,30 @@ from aleator.training.stop import Stop
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FISM(Epochs, Model):
-    """r_ui = <p_u, q_i>, p_u = sum of z_j over the history / sqrt(size of the history) (Kabbur, Ning and Karypis, 2013).
+    """r_ui = <p_u, q_i> + b_i, p_u = sum of z_j over the history / sqrt(its size) (Kabbur, Ning and Karypis, 2013).
 
-    The exponent is 1/2, and there are no biases. The loss is the squared error over all items, with weight `alpha` on
+    The exponent is 1/2, and users have no bias. The loss is the squared error over all items, with weight `alpha` on
     observed pairs. So r_ui is near 0 for a pair that is not expected and higher for one that is.
 
     An observed item is left out of the history in its own loss: the sum and the size are those of the other items.
     Otherwise the model would learn to repeat the history.
 
-    `history_dropout` shows the model short histories. In each step a user draws a rate between 0 and this number, and
-    each item of the history is dropped with that rate. The loss still asks for all items.
+    Two things are for short histories. `bias` b_i makes popularity count the more, the less is known of a user. With
+    `history_dropout` the model sees short histories in training. In each step a user draws a rate between 0 and this
+    number, and each item of the history is dropped with that rate. The loss still asks for all items.
     """
 
-    dim: int = 1024  # dimensions of z and q
+    dim: int | Literal["auto"] = "auto"  # dimensions of z and q: an eighth of the items, at most 1024
+    bias: bool = True  # whether each item has a bias
     alpha: float = 3.0  # weight of the observed pairs in the loss
     mu: float = 1.0  # weight (or share) of the unobserved pairs in the loss
-    history_dropout: float = 0.0  # largest rate at which the items of a history are dropped in training
+    history_dropout: float = 0.9  # largest rate at which the items of a history are dropped in training
     weight_decay: float = 1.0  # weight decay of AdamW
     check_every: int = 1  # epochs between two checks of the validation Recall@20
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
     z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
-    q: Tensor = field(init=False)  # [n_items, dim] for candidates
+    q: Tensor = field(init=False)  # [n_items, dim] for candidates; with biases they are the last of dim + 1 columns
 
     learned: ClassVar[tuple[str, ...]] = ("z", "q")
     weighs_negatives: ClassVar[bool] = True
@@ -57,14 +59,17 @@ class FISM(Epochs, Model):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
+        require(self.dim == "auto" or self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
         require(self.alpha > 0, f"alpha is {self.alpha}", "give an alpha above 0")
         require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give at least 0")
         require(0 <= self.history_dropout <= 1, f"history_dropout is {self.history_dropout}", "give a rate from 0 to 1")
 
     def learn(self, stop: Stop) -> None:
-        shape = self.fitted.n_items, self.dim
+        n_items = self.fitted.n_items
+        shape = n_items, min(max(n_items // 8, 1), 1024) if self.dim == "auto" else self.dim
         self.z, self.q = normal(shape, shape, seed=self.seed, device=self.torch_device)
+        if self.bias:
+            self.q = torch.cat([self.q, torch.zeros_like(self.q[:, :1])], 1)
         self.log = self.minimise(
             self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
         )
@@ -101,19 +106,22 @@ class FISM(Epochs, Model):
         return keep.new_zeros(len(users)).index_add_(0, users.row, keep)[users.row]
 
     def _summed(self, users: Users, keep: Tensor) -> Tensor:
-        """[B, dim] p of each user, from the items to keep."""
-        return history_sum(self.z, users, keep * self._count(users, keep).clamp_min(1).rsqrt())
+        """[B, dim] p of each user, from the items to keep. With biases the last of dim + 1 columns is 1."""
+        p = history_sum(self.z, users, keep * self._count(users, keep).clamp_min(1).rsqrt())
+        return torch.cat([p, p.new_ones(len(p), 1)], 1) if self.bias else p
 
     def _own(self, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """What turns the scores of the items of histories into those from the rest of the history, [n] each.
+        """`less` and `ratio` [n], with which (r - less) ratio is r from the rest of the history, for each of its items.
 
-        The first is what an item adds to its own score through p, and has to be subtracted. The second is
-        sqrt(size / (size - 1)), which corrects for the size of the rest. It is 0 if there is no rest.
+        An item adds `own` to its own score through p, and the size of the rest makes the ratio sqrt(size / (size - 1)).
+        The bias b has no part in it: (own + r' + b - less) ratio = r' ratio + b. If there is no rest, r' is 0.
         """
         count = self._count(users, keep)
-        own = (self.z * self.q).sum(1).index_select(0, users.item) * (keep * count.clamp_min(1).rsqrt())
         rest = count - keep
-        return own, torch.where(keep > 0, (count / rest.clamp_min(1)).sqrt() * (rest > 0), 1.0)
+        ratio = torch.where(rest > 0, (count / rest.clamp_min(1)).sqrt(), 1.0)
+        own = (self.z * self.q[:, : self.z.shape[1]]).sum(1).index_select(0, users.item)
+        less = own * (keep * count.clamp_min(1).rsqrt())
+        return (less + self.q[:, -1].index_select(0, users.item) * (1 - 1 / ratio) if self.bias else less), ratio
 
     def raw_factors(self, users: Users) -> tuple[Tensor, Tensor]:
         return self._summed(users, self._kept(users)), self.q

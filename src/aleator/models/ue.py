@@ -13,9 +13,13 @@ from aleator.options import Among, Ranges
 class UE(FISM):
     """An ablation of the AUR paper: an estimator's architecture and weights, but no uncertainty (Wang et al., 2023).
 
-    It scores as FISM does. In training, an observed item stays in the history in its own loss, so the model learns to
-    repeat the history. Use FISM for recommendations.
+    It scores as FISM does, without biases. In training, an observed item stays in the history in its own loss, so the
+    model learns to repeat the history. Use FISM for recommendations.
     """
+
+    dim: int = 1024  # dimensions of z and q
+    bias: bool = False  # whether each item has a bias
+    history_dropout: float = 0.0  # largest rate at which the items of a history are dropped in training
 
     excludes_itself: ClassVar[bool] = False
     paper_ranges: ClassVar[Ranges] = {"alpha": Among(1.0, 2.0, 3.0, 4.0, 5.0)}
