@@ -20,6 +20,7 @@ from aleator.evaluation.report import Report
 from aleator.models import (
     BPR,
     EASE,
+    FISM,
     IPS,
     MACR,
     MF,
@@ -45,6 +46,7 @@ __all__ = [
     "AUR",
     "BPR",
     "EASE",
+    "FISM",
     "IPS",
     "MACR",
     "MF",
