@@ -113,7 +113,7 @@ class AUR(Recommender):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model is None:
-            self.contenders = tuple(self.contenders) or (models.UE(), models.MF())
+            self.contenders = tuple(self.contenders) or (models.FISM(), models.MF())
         for model in self.entrants:
             self._check_model(model)
         require(

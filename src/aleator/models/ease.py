@@ -75,7 +75,7 @@ class EASE(ItemItem):
                 return [scores]
 
             with torch.no_grad():
-                return float(held_out.recall(score)[0].mean())
+                return float(held_out.measure(score).recall.mean())
 
         with progress("EASE: l2 on held-out pairs", None):
             self.keep("l2", short_path(judge, _START))
