@@ -16,6 +16,7 @@ from aleator.aur.residuals import OutOfSample
 from aleator.models import mf
 from aleator.models.cache import ModelCache
 from aleator.models.path import short_path
+from aleator.training.stop import Stop
 
 
 @pytest.mark.parametrize("peak", [0.0004, 0.003, 0.02, 0.9])
@@ -45,12 +46,12 @@ def test_it_ends_whatever_the_judge_says(worth: Any) -> None:
     assert path.best in path.tried
 
 
-MODELS = {"mf": {"dim": 16}, "ips": {"dim": 16}, "ease": {}}
+MODELS: dict[str, dict[str, Any]] = {"mf": {"dim": 16}, "ips": {"dim": 16}, "ease": {}}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_takes_what_is_best_on_held_out_pairs_and_keeps_it(name: str, split: al.Split, tmp_path: File) -> None:
-    kind = al.models.MODELS[name]
+    kind: Any = al.models.MODELS[name]
     model = kind(device="cpu", **MODELS[name]).fit(split)
     best = max(row["recall"] for row in model.tried)
     chosen = next(row for row in model.tried if row["l2"] == model.chosen["l2"])
@@ -93,9 +94,13 @@ def test_each_fit_chooses_anew(split: al.Split) -> None:
 def test_cross_fitting_and_leaving_out_use_the_choice(split: al.Split, monkeypatch: pytest.MonkeyPatch) -> None:
     model = al.MF(dim=8, device="cpu").fit(split)
     model.chosen = {"l2": 0.0123}
-    used = []
-    learn = al.MF.learn
-    monkeypatch.setattr(al.MF, "learn", lambda self, stop: (used.append(self.l2_used), learn(self, stop))[1])
+    used, learn = [], al.MF.learn
+
+    def noted(self: al.MF, stop: Stop) -> None:
+        used.append(self.l2_used)
+        learn(self, stop)
+
+    monkeypatch.setattr(al.MF, "learn", noted)
     OutOfSample(model, cross_fit=True)
     assert used == [0.0123] * 5
     assert model.chosen == {"l2": 0.0123}
@@ -157,5 +162,6 @@ def test_an_older_folder_scores_as_it_did(made: Any, split: al.Split, tmp_path: 
     for who in ([0, 1], {"new": [1, 2, 3]}):
         assert torch.equal(loaded.score(who), model.score(who))
     inner = loaded.model if isinstance(loaded, al.AUR) else loaded
+    assert isinstance(inner, al.Model)
     assert getattr(inner, "frequency", False) is False
     assert inner.chosen == {}

@@ -17,10 +17,12 @@ from aleator.training.stop import Stop
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IPS(MF):
-    """Matrix factorisation by inverse propensity scoring (Schnabel et al., 2016; Saito et al., 2020).
+    """Matrix factorisation by inverse propensity scoring on implicit feedback.
 
-    The propensity of an item that n_i users took is p_i = (n_i / max n)^`power`. An observed pair has the weight 1 / p_i
-    in the objective of `MF`, so pairs of rare items count more. r_ui = <x_u, y_i> means the same as in `MF`.
+    The propensity of an item that n_i users took is a power of its popularity, p_i = (n_i / max n)^`power` (Yang et al.,
+    2018; Saito et al., 2020). An observed pair has the weight 1 / p_i in the objective of `MF`, so pairs of rare items
+    count more. `self_normalise` divides these weights by their mean (Swaminathan and Joachims, 2015). Unobserved pairs
+    keep the weight `mu`, so this is not the unbiased loss of Saito et al. r_ui = <x_u, y_i> means the same as in `MF`.
     """
 
     power: float = 0.5  # exponent of the popularity in the propensity

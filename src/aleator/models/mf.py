@@ -49,7 +49,7 @@ class MF(Epochs, Model):
     refused: `iterations` belongs to ALS, and the training options and `negatives` to Adam.
     """
 
-    dim: int = 128  # dimensions of the factors
+    dim: int = 256  # dimensions of the factors
     l2: float | Literal["auto"] = "auto"  # weight of the squared norms in the loss; "auto" chooses it on validation
     frequency: bool = True  # whether the penalty of a user or an item grows with the weight of its pairs
     solver: Literal["als", "adam"] = "als"  # alternating least squares, or gradient steps by Adam
@@ -112,7 +112,7 @@ class MF(Epochs, Model):
     # Alternating least squares
 
     def _by_als(self) -> None:
-        als = ALS(self)
+        als = ALS(self, exact=self.torch_device.type == "cuda")
         with progress("MF by ALS", self.iterations) as shown:
             for _ in range(self.iterations):
                 als.iterate()
@@ -122,7 +122,7 @@ class MF(Epochs, Model):
         self.solved_by, self.log = als.name, Log(self.iterations)
 
     def choose(self, held_out: HeldOut) -> None:
-        als, best, iterations = ALS(self), -1.0, _FIRST
+        als, best, iterations = ALS(self, exact=False), -1.0, _FIRST
         kept = als.users, als.items  # those of the best l2 so far
 
         def judge(l2: float) -> float:
@@ -229,23 +229,19 @@ class MF(Epochs, Model):
 class ALS:
     """Alternating least squares for a model: its factors, which start at random, and the pairs of users and items.
 
-    A GPU solves each half of an iteration exactly. A CPU takes a few steps of conjugate gradients from the factors of the
-    iteration before, which is far quicker and ends at the same place.
+    `exact` solves each half of an iteration by Cholesky factorisations, as a GPU does it. Otherwise each half takes a few
+    steps of conjugate gradients from the factors of the iteration before. That is far quicker on a CPU, it serves for a
+    path on both, and it ends at the same place.
     """
 
-    def __init__(self, model: MF) -> None:
-        self.model, device = model, model.torch_device
+    def __init__(self, model: MF, exact: bool) -> None:
+        self.model, self.exact, device = model, exact, model.torch_device
         self.by_user, self.by_item = model.rows(), Histories(model.matrix().T.tocsr(), device)
         draw = torch.Generator().manual_seed(model.seed)
         self.items = 0.01 * torch.rand((self.by_user.n_items, model.dim), generator=draw).to(device)
         self.items[self.by_item.size == 0] = 0  # their least squares solution
         self.users = self.items.new_zeros((self.by_user.n_users, model.dim))
         self._batches = [] if self.exact else [rows.batch(torch.arange(rows.n_users)) for rows in self._sides]
-
-    @property
-    def exact(self) -> bool:
-        """Whether each half is solved exactly."""
-        return self.items.is_cuda
 
     @property
     def _sides(self) -> tuple[Histories, Histories]:
