@@ -39,6 +39,7 @@ class FISM(Epochs, Model):
     mu: float = 1.0  # weight (or share) of the unobserved pairs in the loss
     history_dropout: float = 0.9  # largest rate at which the items of a history are dropped in training
     weight_decay: float = 1.0  # weight decay of AdamW
+    lr: float = 2e-3  # learning rate of AdamW
     check_every: int = 1  # epochs between two checks of the validation Recall@20
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
@@ -53,7 +54,7 @@ class FISM(Epochs, Model):
         "dim": Among(256, 512, 1024, 2048),
         "alpha": Between(1.0, 20.0, log=True),
         "weight_decay": Between(0.01, 10.0, log=True),
-        "lr": Between(2e-4, 2e-3, log=True),
+        "lr": Between(3e-4, 5e-3, log=True),
         "history_dropout": Between(0.0, 0.9),
     }
 

@@ -30,9 +30,9 @@ BARE = (
     "EASE",
     "ItemKNN",
     "GraphFilter",
-    "FISM",
+    "UE",
 )
-UNCERTAIN = tuple(map(under_aur, ("MF", "LGCN", "VAE", "EASE", "GraphFilter", "FISM")))
+UNCERTAIN = tuple(map(under_aur, ("MF", "LGCN", "VAE", "EASE", "GraphFilter", "UE")))
 ALPHAS = (2.0, 3.0, 5.0)  # beside the tuned one
 LAMS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SHOWN = {

@@ -13,7 +13,7 @@ from aleator.studies.report.tables import Block, Table, change, figure_of, mean_
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, against_bare
 
-MODELS = ("EASE", "ItemKNN", "GraphFilter", "FISM", *GRAFTS)
+MODELS = ("EASE", "ItemKNN", "GraphFilter", "UE", *GRAFTS)
 RIVALS_ON = "yelp2018"
 # Recall@20 and NDCG@20 on LightGCN's split of Yelp2018, as printed by their authors or in later comparisons
 RIVALS = {
@@ -38,7 +38,7 @@ GOALS = {
     ("tail_absolute", "recall@50"): 0.0518,
     ("tail_relative", "recall@50"): 0.1280,
 }
-BEST = Method("FISM-AUR", {"lam": 0.8})  # found on the front of Yelp2018 under recipe paper
+BEST = Method("UE-AUR", {"lam": 0.8})  # found on the front of Yelp2018 under recipe paper
 
 
 def cells(bench: Workbench) -> list[Method]:
