@@ -22,7 +22,7 @@ from aleator.data.interactions import Array, Interactions
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 
-FORMAT = 2
+FORMAT = 3
 _AGAIN = "give a folder that was written by save"
 Path_ = str | os.PathLike[str]
 
@@ -88,28 +88,46 @@ def read_manifest(folder: Path_) -> dict[str, Any]:
         written = manifest["format"]
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise damaged(folder, error) from None
-    known = written in (1, FORMAT)
-    require(known, f"'{source}' has format {written}", f"this version of aleator reads formats 1 and {FORMAT}")
+    known = written in range(1, FORMAT + 1)
+    require(known, f"'{source}' has format {written}", f"this version of aleator reads formats 1 to {FORMAT}")
     return manifest
 
 
 def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of format 1 as one of format 2, which has a table for the options of joint training."""
+    """A manifest of an earlier format in the present one."""
+    if manifest["format"] == 1:
+        manifest = _joint_table(manifest) | {"format": 2}
+    if manifest["format"] == 2:
+        manifest = _sigma_blend(manifest) | {"format": 3}
+    return manifest
+
+
+def _joint_table(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 has a table for the options of joint training."""
+    if manifest["kind"] != "AUR":
+        return manifest
     options = dict(manifest["options"])
-    if manifest["kind"] == "AUR":
-        on = options.pop("joint")
-        names = {"weights": "joint_weights", "lr": "joint_lr", "clip": "joint_clip", "max_epochs": "joint_epochs"}
-        joint = {name: options.pop(old) for name, old in names.items()}
-        options["joint"] = joint if on else None
-    return manifest | {"format": 2, "options": options}
+    on = options.pop("joint")
+    names = {"weights": "joint_weights", "lr": "joint_lr", "clip": "joint_clip", "max_epochs": "joint_epochs"}
+    joint = {name: options.pop(old) for name, old in names.items()}
+    return manifest | {"options": options | {"joint": joint if on else None}}
+
+
+def _sigma_blend(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 3 has the linear blend and settings of the estimator. Before there were the paper's, and another curve."""
+    if manifest["kind"] != "AUR":
+        return manifest
+    ways = {"residuals": manifest["options"]["residuals"], "unobserved": "model"}
+    learned = {name: value for name, value in manifest["learned"].items() if name != "curve"}
+    learned |= {"choice": None, "race": [], "setting": ways | {"options": []}, "spreads": None}
+    return manifest | {"options": manifest["options"] | ways | {"blend": "sigma"}, "learned": learned}
 
 
 def read(folder: Path_) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The manifest of a folder in the present format, and its tensors."""
     manifest = read_manifest(folder)
     try:
-        manifest = upgrade(manifest) if manifest["format"] == 1 else manifest
-        return manifest, load_file(Path(folder) / "tensors.safetensors")
+        return upgrade(manifest), load_file(Path(folder) / "tensors.safetensors")
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(folder, error) from None
 
