@@ -112,12 +112,19 @@ def _to_2(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_3(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Format 3 notes which options of a model were chosen. MF and IPS have an option for the scale of their penalty."""
+    """Format 3 notes which options of a model were chosen. MF and IPS have an option for the scale of their penalty.
+
+    An AUR has the linear blend and settings of the estimator. Before, it had the paper's.
+    """
     options, learned = dict(manifest["options"]), dict(manifest["learned"])
     if manifest["kind"] == "AUR":
         inner = options["model"]
         options["model"] = inner | {"options": _options_of_3(inner["kind"], inner["options"])}
+        ways = {"residuals": options["residuals"], "unobserved": "model"}
+        options |= ways | {"blend": "sigma"}
         learned["model"] = learned["model"] | _NOTHING_CHOSEN
+        del learned["curve"]  # that of another rule
+        learned |= {"choice": None, "race": [], "setting": ways | {"options": []}, "spreads": None}
     else:
         options, learned = _options_of_3(manifest["kind"], options), learned | _NOTHING_CHOSEN
     return manifest | {"format": 3, "options": options, "learned": learned}

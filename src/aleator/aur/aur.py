@@ -476,7 +476,7 @@ class AUR(Recommender):
         self.lam_used, self.tail_rule = learned["lam"], Tail.parse(learned["tail"])
         self.choice = None if learned["choice"] is None else Choice.restore(learned["choice"])
         self.race = [Result(**result) for result in learned["race"]]
-        self.setting = Setting(**learned["setting"])
+        self.setting = Setting.restore(learned["setting"])
         self.spreads = None if learned["spreads"] is None else Spreads(**learned["spreads"])
         self.label_scale = LabelScale(tensors["scale.x"], tensors["scale.y"]) if "scale.x" in tensors else None
         self.tail_items = tensors["tail"]
