@@ -1,11 +1,11 @@
-"""Seconds from archive to saved MF-AUR, and the test figures beside those of a slow and plain reference.
+"""Seconds from archive to the saved default AUR, and figures of MF-AUR beside those of a slow and plain reference.
 
     python benchmarks/quality.py --dataset yelp2018 [--data-root FOLDER] [--json FILE]
 
-Ours runs in fresh processes. The first has no compiled kernels yet ("cold"), the next ones have them ("warm"). Measured
+The default AUR runs in fresh processes, with all that it compares. The first has no compiled kernels yet ("cold"), the next ones have them ("warm"). Measured
 are the wall time from the start of Python until the model is on disk, and within it the seconds from archive to model.
-The reference minimises the same objective by autograd, in float32, with all items and 256 users in a batch. It has the
-same initial parameters. Its learning rate is lower by the square root of the ratio of the batch sizes. All else is the
+MF-AUR has a fixed setting, so that nothing is compared. The reference minimises the same objective by autograd, in
+float32, with all items and 256 users in a batch. It has the same initial parameters. Its learning rate is lower by the square root of the ratio of the batch sizes. All else is the
 same, including the choices on validation and the refit.
 """
 
