@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 import aleator as al
+from aleator.aur.blended import Setting
 from aleator.batches import pieces
 from aleator.data.opening import open_split
 from aleator.ranking.top import blocks
@@ -199,12 +200,19 @@ def peer(name: str) -> ModuleType | None:
         return None
 
 
-def assemble(model: al.MF, estimator: al.FactorEstimator, epochs: int = 0) -> al.AUR:
-    """An AUR on a fitted model with lam 0.5. Its estimator is trained for `epochs` epochs."""
+def assemble(
+    model: al.MF, estimator: al.FactorEstimator, *, epochs: int = 0, tensors: dict[str, Tensor] | None = None
+) -> al.AUR:
+    """An AUR on a fitted model with lam 0.5. Its estimator is trained for `epochs` epochs, or has these `tensors`."""
     made = al.AUR(model, estimator=estimator, lam=0.5, device=model.device)
-    made.data = model.fitted
-    if epochs:
-        made.estimator.learn(made.histories, made.model, made.objective, Stop(epochs=epochs))
+    made.data, made.setting = model.fitted, Setting("in-sample", "model")
+    blended = made.blended
+    if tensors is None:
+        blended.learn(Stop(epochs=epochs))
+    else:
+        made.estimator.set_tensors(tensors)
+        blended.measure_spreads()
+    made.spreads = blended.spreads
     return made
 
 

@@ -42,13 +42,14 @@ def work(job: str, folder: str, dim: int, sampled_items: int, epochs: int, repea
     """Seconds of one job on the saved MF in `folder`. The job epoch saves the estimator for the others."""
     model = al.MF.load(Path(folder) / "mf", device)
     estimator = al.FactorEstimator(dim=dim, sampled_items=sampled_items)
-    aur = assemble(model, estimator, epochs if job == "epoch" else 0)
     saved = Path(folder) / "estimator.safetensors"
     if job == "epoch":
+        aur = assemble(model, estimator, epochs=epochs)
         save_file({name: value.cpu().contiguous() for name, value in aur.estimator.tensors().items()}, saved)
         assert aur.estimator.log is not None
         return min(aur.estimator.log.seconds[1:])
-    aur.estimator.set_tensors({name: value.to(model.torch_device) for name, value in load_file(saved).items()})
+    tensors = {name: value.to(model.torch_device) for name, value in load_file(saved).items()}
+    aur = assemble(model, estimator, tensors=tensors)
     if job == "recommend":
         return seconds(partial(top_for_all, aur, 50), repeats)
     return seconds(partial(al.evaluate, aur, one_each(model.fitted)), repeats)

@@ -5,7 +5,7 @@
 MF          Our defaults for Adam, the paper's options in our trainer, and the released program's loop (`published.py`).
             ALS, our default solver, is shown for comparison. It is one point, because ALS is not checked during training.
 estimator   All on the same MF by ALS: our defaults, plain settings (256 users in a batch, float32, all items), and the
-            released program's loop. The checks rank by the uncertainty alone, as AUR does.
+            released program's loop. The checks rank by the uncertainty alone.
 
 All trainings are checked on the same validation pairs of the same users. "training" is everything but the checks: the
 initial weights and all steps. Checks are counted separately. Everything runs on a tiny world first. So no training pays
@@ -35,7 +35,7 @@ from torch import Tensor
 import aleator as al
 from aleator.batches import Histories, Users
 from aleator.device import resolve_device
-from aleator.evaluation.held_out import HeldOut
+from aleator.evaluation.held_out import HeldOut, Measured
 from aleator.training.stop import Stop
 
 NEAR = 0.99  # share of the best that counts as reached
@@ -63,10 +63,10 @@ class Clock(HeldOut):
         self.budget, self.trained, self.checked = budget, 0.0, 0.0
         self.since = time.perf_counter()
 
-    def recall(self, scorings: Callable[[Users], Any], k: int = 20, tail_k: int = 50) -> tuple[Tensor, Tensor]:
+    def measure(self, scorings: Callable[[Users], Any]) -> Measured:
         begin = _now(self.who.device)
-        found = super().recall(scorings, k, tail_k)
-        value = float(found[0].mean())
+        found = super().measure(scorings)
+        value = float(found.recall.mean())
         self.trained += begin - self.since
         self.since = _now(self.who.device)
         self.checked += self.since - begin
@@ -78,7 +78,7 @@ class Clock(HeldOut):
     def check(self, score: Callable[[Users], Tensor]) -> float:
         """The mean Recall@20 of the scores."""
         with torch.no_grad():
-            return float(self.recall(lambda users: [score(users)])[0].mean())
+            return float(self.measure(lambda users: [score(users)]).recall.mean())
 
 
 def _now(device: torch.device) -> float:

@@ -6,8 +6,8 @@
 estimator is trained for one epoch. All use the same factors and leave out what a user has seen.
 
 MF     ranks by <x_u, y_i>. implicit ranks by the same scores.
-AUR    ranks by lam * <x_u, y_i> + (1 - lam) * sqrt(exp(<p_u, q_i>) / K). implicit cannot do this. Its row in the table is
-       the list of MF by implicit, so the ratio is the price of the uncertainty.
+AUR    ranks by lam * <x_u, y_i> / c_r + (1 - lam) * <p_u, q_i> / c_s. Its row of implicit in the table is the list of MF,
+       so the ratio is the price of the uncertainty.
 
 Brute force is one matrix product for each block of users, then torch.topk. It gets p_u for free. Our lists must be the
 same, with scores that agree to 1e-4. Items may change places if their scores agree.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ from torch import Tensor
 
 import aleator as al
 
-TOLERANCE = 1e-4  # the uncertainty is the exponential of a long sum in float32
+TOLERANCE = 1e-4  # the log-variance is a long sum in float32
 ScoreOf = Callable[[Tensor], Tensor]  # dense user ids [B] -> [B, n_items]
 Lists = tuple[Tensor, Tensor]  # scores and items, [n_users, k] each
 
@@ -59,14 +58,14 @@ def literally(model: al.AUR) -> dict[str, ScoreOf]:
     factors = model.estimator.factors(everyone)
     assert factors is not None
     p, q = factors
-    lam, k = model.lam_used, 1 / model.beta
+    assert model.spreads is not None
+    lam, (of_r, of_s) = model.lam_used, model.spreads.shares
 
     def mf(index: Tensor) -> Tensor:
         return x[index.to(device)] @ y.T
 
     def aur(index: Tensor) -> Tensor:
-        sigma = torch.exp(0.5 * (p[index.to(device)] @ q.T)) / sqrt(k)
-        return lam * mf(index) + (1 - lam) * sigma
+        return lam * of_r * mf(index) + (1 - lam) * of_s * (p[index.to(device)] @ q.T)
 
     return {"MF": mf, "AUR": aur}
 

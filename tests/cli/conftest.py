@@ -51,7 +51,7 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-SMALL = ("--set", "model.dim=8", "--set", "estimator.dim=16", "--max-epochs", "4", "--quiet")
+SMALL = ("--model", "mf", "--set", "model.dim=8", "--set", "estimator.dim=16", "--max-epochs", "4", "--quiet")
 
 
 @pytest.fixture(scope="session")

@@ -58,9 +58,13 @@ def test_wrong_requests(run: Run, model: Path, words: list[str], told: list[str]
 def test_misspelt_names(run: Run, parts: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "m")
     refused(run("fit", parts, *out, "--set", "alhpa=2"), "alhpa", "'alpha'")
-    refused(run("fit", parts, *out, "--set", "model.dmi=2"), "dmi", "'dim'")
+    refused(run("fit", parts, *out, "--model", "mf", "--set", "model.dmi=2"), "dmi", "'dim'")
     refused(run("fit", parts, *out, "--set", "estimator.activation=relo"), "relo", "relu")
-    refused(run("fit", parts, *out, "--set", "model.dim=big"), "dim", "int")
+    refused(run("fit", parts, *out, "--model", "mf", "--set", "model.dim=big"), "dim", "int")
+    for compared in ([], ["--model", "auto"]):
+        refused(run("fit", parts, *out, *compared, "--set", "model.dim=8"), "model.dim", "name a model")
+    refused(run("fit", parts, *out, "--model", "auto", "--no-uncertainty"), "name a model")
+    refused(run("fit", parts, *out, "--set", "contenders=mf"), "the model is a str")
     refused(run("fit", parts, *out, "--model", "mff"), "mff", "'mf'")
     refused(run("fit", parts, *out, "--no-uncertainty", "--set", "alpha=2"), "alpha", "no effect")
     refused(run("fit", "yelp2081", *out), "yelp2081")

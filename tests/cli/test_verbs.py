@@ -25,6 +25,27 @@ def test_fit_evaluate_recommend_from_files(run: Run, parts: Path, tmp_path: Path
         assert found[protocol] == pytest.approx(want[protocol])
 
 
+def test_fit_tells_what_was_compared_and_why_lam_was_chosen(run: Run, parts: Path, tmp_path: Path) -> None:
+    words = ("--set", "estimator.dim=16", "--max-epochs", 2)
+    shown = run("fit", parts, "--out", tmp_path / "m", *words)
+    assert shown.code == 0, shown.err
+    made = al.AUR.load(tmp_path / "m")
+    assert {result.model for result in made.race} == {type(model).__name__ for model in al.AUR().contenders}
+    assert all(str(result) in shown.out for result in made.race)
+    assert str(made.choice) in shown.out
+    assert f"AUR on {type(made.model).__name__} fitted on" in shown.out.splitlines()[-1]
+    told = json.loads(run("fit", parts, "--out", tmp_path / "m", *words, "--json").out)
+    assert told["model"] == type(made.model).__name__
+    assert told["choice"]["lam"] == told["lam"] == made.lam_used
+    assert [result["model"] for result in told["race"]] == [result.model for result in made.race]
+    assert told["setting"]["residuals"] == made.setting.residuals
+    quiet = run("fit", parts, "--out", tmp_path / "m", *words, "--quiet")
+    assert quiet.out.splitlines()[-1].startswith("AUR on ")
+    assert "compared on" not in quiet.out
+    fixed = run("fit", parts, "--out", tmp_path / "m", "--model", "mf", "--set", "lam=0.5", *words)
+    assert "lam 0.5 was given, and is used instead" in fixed.out
+
+
 def test_recommend_prints_what_python_returns(run: Run, model: Path) -> None:
     rows = json.loads(run("recommend", model, "--users", "u1,u2", "--k", "4", "--lam", "0.3", "--json").out)
     want = al.AUR.load(model).recommend(["u1", "u2"], k=4, lam=0.3)
@@ -51,9 +72,8 @@ def test_a_bare_model(run: Run, parts: Path, tmp_path: Path) -> None:
 
 def test_options_come_from_a_file_and_settings_win(run: Run, parts: Path, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("alpha = 3\n[model]\ndim = 4\n[estimator]\ndim = 8\nmax_epochs = 2\n")
-    done = run(
-        "fit", parts, "--out", tmp_path / "m", "--config", tmp_path / "run.toml", "--set", "model.dim=5", "--seed", 7
-    )
+    words = ("--model", "mf", "--config", tmp_path / "run.toml", "--set", "model.dim=5", "--seed", 7)
+    done = run("fit", parts, "--out", tmp_path / "m", *words)
     assert done.code == 0, done.err
     model = al.AUR.load(tmp_path / "m")
     assert (model.alpha, model.model.options()["dim"], model.estimator.options()["dim"], model.model.seed) == (

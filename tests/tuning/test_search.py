@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import aleator as al
+from aleator.aur import aur as aur_module
 from aleator.aur.build import build
 from aleator.aur.choice import Select
 from aleator.models import MODELS
@@ -73,17 +74,48 @@ def test_with_uncertainty_the_value_is_that_of_the_chosen_lam(split: al.Split) -
         tuned = tune(split, select=select, settings=SMALL, only="uncertainty", trials=2)
         assert tuned.metric == metric
         for row in tuned.trials:
-            alone = build(
-                "mf", tuning._nested(tuning._flat(SMALL) | row["options"]), with_uncertainty=True, recipe="ours"
-            )
-            aur = al.AUR(**{**vars_of(alone), "select": select, "refit": False}).fit(split)
-            (want,) = (r for r in aur.curve if r["lam"] == aur.lam_used)
-            assert {name: row[name] for name in want} == want
+            settings = tuning._nested(tuning._flat(SMALL) | row["setting"] | row["options"])
+            settings |= {"select": select, "refit": False}
+            aur = build("mf", settings, with_uncertainty=True, recipe="ours")
+            assert isinstance(aur, al.AUR)
+            aur.fit(split)
+            assert aur.race == []
+            assert aur.choice is not None
+            want = aur.choice.chosen
+            shown = [row[name] for name in ("lam", *tuning.FIGURES)]
+            assert shown == pytest.approx([want.lam, want.recall, want.ndcg, want.tail])
         assert tuned.value == max(row[metric] for row in tuned.trials)
 
 
-def vars_of(aur: Any) -> dict[str, Any]:
-    return {"model": aur.model, "estimator": aur.estimator, "alpha": aur.alpha, "gamma": aur.gamma}
+def test_only_the_trial_of_the_defaults_races(split: al.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    races: list[int] = []
+    real = aur_module.decide
+
+    def decide(field: Any, *args: Any) -> Any:
+        races.append(len(field))
+        return real(field, *args)
+
+    monkeypatch.setattr(aur_module, "decide", decide)
+    tuned = tune(split, settings=SMALL, trials=3)
+    assert races[0] > 1
+    assert races[1:] == [1, 1]
+    raced = tuned.trials[0]["setting"]
+    assert raced.keys() == {"residuals", "unobserved", "estimator.init"}
+    assert all(row["setting"] == raced for row in tuned.trials)
+    assert tuning._flat(tuned.options).items() >= raced.items()
+    assert isinstance(tuned.best, al.AUR)
+    assert len(tuned.best._settings()) == 1
+
+
+@pytest.mark.parametrize(("only", "recipe", "watched"), [(None, "ours", False), ("uncertainty", "ours", True)])
+def test_trials_with_other_models_are_not_compared_by_checks_relative_to_them(
+    split: al.Split, monkeypatch: pytest.MonkeyPatch, only: Any, recipe: Any, watched: bool
+) -> None:
+    found: set[bool] = set()
+    real = Search.watched
+    monkeypatch.setattr(Search, "watched", lambda self, label: found.add(real(self, label)))
+    tune(split, settings={"estimator": SMALL["estimator"]}, only=only, recipe=recipe, trials=1)
+    assert found == {watched}
 
 
 @pytest.mark.parametrize("recipe", ["ours", "paper"])

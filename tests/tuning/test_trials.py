@@ -16,7 +16,7 @@ import aleator as al
 from aleator.batches import Histories
 from aleator.training.loop import Loop
 from aleator.training.stop import Stop
-from aleator.tuning.search import tune
+from aleator.tuning.search import Only, tune
 from aleator.tuning.trials import in_state, open_study, ranked, silent, state
 
 from .pretending import Fake, found, results
@@ -179,7 +179,8 @@ def test_trials_that_fall_behind_are_pruned(split: al.Split, pretend: Any, uncer
 
     reached: list[int] = []
     seen = pretend(fake)
-    tuned = tune(split, uncertainty=uncertainty, trials=7)
+    only: Only | None = "uncertainty" if uncertainty else None
+    tuned = tune(split, uncertainty=uncertainty, only=only, trials=7)
     states = [row["state"] for row in sorted(tuned.trials, key=lambda row: row["trial"])]
     assert states == ["complete"] * 5 + ["pruned"] * 2
     assert reached == [20] * 5 + [10] * 2  # not before the warm-up is over

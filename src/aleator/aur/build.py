@@ -12,9 +12,14 @@ from aleator.aur.joint import Joint
 from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.models import MODELS
+from aleator.models.base import Model
 from aleator.recipe import RecipeName
 from aleator.recommender import Recommender
 from aleator.uncertainty import ESTIMATORS
+
+AUTO = "auto"  # the name that compares more models than the default does
+MORE = ("ease", "graph_filter", "lightgcn", "multvae")  # models that it compares beside those of the default
+ALONE = "mf"  # the model without uncertainty, if none is named
 
 
 def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str, Any]:
@@ -46,7 +51,7 @@ def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str,
 
 
 def build(
-    model: str,
+    model: str | None,
     settings: dict[str, Any],
     *,
     with_uncertainty: bool,
@@ -56,19 +61,29 @@ def build(
 ) -> Recommender:
     """Make an AUR, or a bare model without uncertainty.
 
+    With uncertainty, None is the default `AUR()`, which compares a few models, and "auto" compares more. Without
+    uncertainty, None is MF.
+
     `settings` holds the options of AUR, and the tables `model`, `estimator` and `joint`. `joint = true` is joint training
     with its default options. The `common` options (seed, device, max_epochs) are used where `settings` has none.
     """
     of_model, of_estimator, joint, options = _tables(settings)
     shared = {name: value for name, value in common.items() if value is not None}
     shared |= {name: options.pop(name) for name in ("seed", "device", "valid", "refit") if name in options}
-    expectation = MODELS[model](**{"recipe": recipe, **of_model}).with_defaults(**shared)
+    compared = with_uncertainty and model in (None, AUTO)
+    if compared:
+        require(not of_model, f"model.{next(iter(of_model), '')} was set but several models are compared", "name a model")
+        expectations = contenders(more=model == AUTO)
+    else:
+        require(model != AUTO, "models are compared by their blends with the uncertainty", "name a model")
+        expectations = [MODELS[model or ALONE](**{"recipe": recipe, **of_model})]
+    expectations = [each.with_defaults(**shared) for each in expectations]
     if not with_uncertainty:
         unused = [*options, *(f"estimator.{name}" for name in of_estimator)]
         unused += [] if joint is None else ["joint"]
         unused += [] if estimator is None else ["estimator"]
         require(not unused, f"without uncertainty the option {unused[0] if unused else ''} has no effect", "drop it")
-        return expectation
+        return expectations[0]
     if isinstance(options.get("tail"), str):
         options["tail"] = Tail.parse(options["tail"])
     if joint is not None:
@@ -76,7 +91,13 @@ def build(
         options["joint"] = _joint(shared_epochs | joint)
     uncertain = ESTIMATORS[estimator or "factor"](**of_estimator).with_defaults(**shared)
     own = {name: value for name, value in shared.items() if name != "max_epochs"}
-    return AUR(expectation, estimator=uncertain, **{"recipe": recipe, **own, **options})
+    options = {"estimator": uncertain, "recipe": recipe, **own, **options}
+    return AUR(**{"contenders": expectations, **options}) if compared else AUR(expectations[0], **options)
+
+
+def contenders(*, more: bool) -> list[Model]:
+    """The models that the default AUR compares, or `more` of them."""
+    return [*AUR().contenders, *(MODELS[name]() for name in MORE if more)]
 
 
 def _tables(

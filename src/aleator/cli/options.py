@@ -13,7 +13,8 @@ from aleator.progress import quiet
 from aleator.recipe import RecipeName
 
 
-def _set_quiet(on: bool) -> bool:
+def set_quiet(on: bool) -> bool:
+    """Show no progress. Returns what it was given, as a callback of an option does."""
     quiet(on)
     return on
 
@@ -25,7 +26,7 @@ DATA_ROOT = Annotated[
     Path | None, typer.Option(help="Folder with dataset archives or raw files.", envvar="ALEATOR_DATA")
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-QUIET = Annotated[bool, typer.Option("--quiet", help="Show no progress.", callback=_set_quiet)]
+QUIET = Annotated[bool, typer.Option("--quiet", help="Show no progress.", callback=set_quiet)]
 SET = Annotated[
     list[str] | None,
     typer.Option("--set", help="Set an option, such as alpha=2, model.dim=256 or estimator.lr=0.001. Repeatable."),

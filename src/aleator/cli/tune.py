@@ -20,7 +20,7 @@ from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.tuning import search as tuning
 from aleator.tuning.trials import ENOUGH
 
-FIGURES = ("recall@20", "tail_recall@50", "lam", "epochs", "seconds")
+FIGURES = (*tuning.FIGURES, "lam", "epochs", "seconds")
 SHOWN = 5  # trials in the table beside the defaults
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from aleator.cli.options import (
     RECIPE,
     SET,
     TAIL,
+    set_quiet,
     show_json,
     show_table,
 )
@@ -42,7 +44,12 @@ DEVICE = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
 def fit(
     dataset: DATASET,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
-    model: Annotated[str, typer.Option(help="The model of the expectation.")] = "mf",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="The model of the expectation. Without one, two are compared on validation; auto compares more."
+        ),
+    ] = None,
     uncertainty: Annotated[bool, typer.Option(help="Fit the uncertainty estimator beside the model.")] = True,
     estimator: Annotated[str | None, typer.Option(help="The uncertainty estimator: factor, or mlp (AUR-M).")] = None,
     data_root: DATA_ROOT = None,
@@ -55,7 +62,9 @@ def fit(
     recipe: RECIPE = DEFAULT_RECIPE,
     set: SET = None,
     config: CONFIG = None,
-    quiet: QUIET = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Show no progress, and print the summary alone.", callback=set_quiet)
+    ] = False,
     json: JSON = False,
 ) -> None:
     """Fit a model and the uncertainty estimator beside it, and save both."""
@@ -76,18 +85,15 @@ def fit(
     recommender.save(out)
     seconds = time.perf_counter() - start
     read = opened.train if isinstance(opened, Split) else opened
-    told = {
-        "out": str(out),
-        "model": model,
-        **_about_fit(recommender, seconds),
-        "notes": [*read.notes, *recommender.notes],
-    }
+    told = {"out": str(out), **_about_fit(recommender, seconds), "notes": [*read.notes, *recommender.notes]}
     if json:
         show_json(told)
         return
     for note in told["notes"]:
         print(f"note: {note}")
-    name = f"AUR on {model}" if uncertainty else model
+    if isinstance(recommender, AUR) and not quiet:
+        print("\n".join(_explained(recommender)))
+    name = f"AUR on {told['model']}" if uncertainty else told["model"]
     chosen = f", lam {told['lam']:g} after {told['epochs']} epochs" if "lam" in told else ""
     paper = recommender.conventions.warning
     print(f"{name} fitted on {told['pairs']:,} pairs in {told['seconds']:.1f} s{chosen}{paper}; saved in {out}")
@@ -95,15 +101,34 @@ def fit(
 
 def _about_fit(recommender: Recommender, seconds: float) -> dict[str, Any]:
     about: dict[str, Any] = {
+        "model": type(recommender.model if isinstance(recommender, AUR) else recommender).__name__,
         "recipe": recommender.recipe,
         "pairs": len(recommender.fitted),
         "seconds": round(seconds, 2),
     }
     if isinstance(recommender, AUR):
-        log = recommender.estimator.log
+        log, choice = recommender.estimator.log, recommender.choice
         about["lam"] = recommender.lam_used
         about["epochs"] = log.best_epoch if log else None
+        about["setting"] = asdict(recommender.setting)
+        about["race"] = [asdict(result) for result in recommender.race]
+        about["choice"] = None if choice is None else choice.to_dict()
     return about
+
+
+def _explained(aur: AUR) -> list[str]:
+    """What was compared and what was chosen, for people."""
+    where = aur.conventions.chosen_on
+    lines = []
+    if aur.race:
+        lines += [f"compared on {where} (Recall@20, NDCG@20, tail Recall@50), the winner first:"]
+        lines += [f"  {result}" for result in aur.race] + [""]
+    if aur.choice is not None:
+        lines += [str(aur.choice)]
+        if aur.lam_used != aur.choice.lam:
+            lines += [f"lam {aur.lam_used:g} was given, and is used instead"]
+        lines += [""]
+    return lines
 
 
 def evaluate(

@@ -20,8 +20,9 @@ from aleator.recommender import Recommender
 from aleator.uncertainty import ESTIMATORS, FactorEstimator
 
 CONFIGS = Path(__file__).parent / "configs"
-QUICK = {"max_epochs": 2, "iterations": 3, "dim": 16}  # set where a class has such an option
+QUICK = {"max_epochs": 2, "iterations": 3, "dim": 16, "init": "spectral"}  # set where a class has such an option
 QUICK_JOINT = {"max_epochs": 2}
+QUICK_SETTING = {"residuals": "in-sample", "unobserved": "model"}  # of the estimator, so that nothing races
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def settings_of(method: Method, dataset: str, recipe: Recipe, *, quick: bool) ->
             own = [name.removeprefix(f"{table}.") for name in method.settings]
             settings[table] |= _quick(kind, settings[table], recipe, own)
         settings["model"] |= {"factors": QUICK["dim"]} if method.base.grafted else {}
+        settings = QUICK_SETTING | settings
     return settings
 
 

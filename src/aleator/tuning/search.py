@@ -3,6 +3,9 @@
 A trial fits on train and is scored on the validation part, whatever the recipe. It never sees the test part. The first
 trial has the default options, so the best options are no worse on validation than the defaults.
 
+How the estimator is trained (residuals, unobserved, init) is left to a race only in the first trial. All later trials
+take what won there, since a race in each trial would cost more than the search. The best options name it too.
+
 tune      Checks its arguments and runs the search.
 Search    Holds what is searched. It makes a recommender from options and measures it.
 Tuned     The result.
@@ -31,7 +34,8 @@ from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
 from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.recommender import Recommender, as_split
-from aleator.tuning.trials import importance, in_state, open_study, ranked, run, silent, state
+from aleator.tuning.trials import SETTING, importance, in_state, open_study, ranked, run, silent, state
+from aleator.uncertainty.factor import FactorEstimator
 from aleator.uncertainty.products import LABEL
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 Only = Literal["model", "uncertainty"]
+FIGURES = ("recall@20", "ndcg@20", "tail_recall@50")  # what a trial measures
 
 
 @dataclass(frozen=True)
@@ -104,8 +109,9 @@ def tune(
         model: Name of the model, such as "mf" or "lightgcn".
         uncertainty: Tune an AUR with this model, or the bare model if False.
         only: Search only the options of the "model", or only those of the "uncertainty". By default both.
-        select: With uncertainty, what to maximise at the best lam of each trial: "overall" is Recall@20 (the default),
-            "balanced" is tail-absolute Recall@50. A bare model is tuned for Recall@20.
+        select: With uncertainty, what to maximise at the chosen lam of each trial: "overall" is Recall@20 (the default),
+            "balanced" is tail-absolute Recall@50. The best options hold it, so that a fit with them chooses lam by the
+            same rule. A bare model is tuned for Recall@20.
         recipe: "ours", or "paper" to search the grids of the paper.
         settings: Options that are fixed, as in a config file, such as `{"alpha": 2, "model": {"dim": 64}}`.
         trials: Number of trials.
@@ -193,7 +199,7 @@ class Search:
         return build(self.model, settings, with_uncertainty=with_uncertainty, recipe=self.default.recipe, **self.common)
 
     def measure(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Fit on train and measure on valid. Returns the Recalls, the chosen epochs, and lam of an AUR."""
+        """Fit on train and measure on valid. Returns the figures, the chosen epochs, and lam and setting of an AUR."""
         without_refit = {"refit": False} if self.default.conventions.refits else {}
         made = self.make({**options, **without_refit})
         if isinstance(made, AUR):
@@ -204,31 +210,43 @@ class Search:
         held_out = made.hold_out(fitted, held, tail=tail)
         made.fit_pairs(fitted, held_out)
         with torch.no_grad():
-            overall, of_tail = held_out.recall(lambda users: [made.score_block(users)])
-        found = {"recall@20": float(overall.mean()), "tail_recall@50": float(of_tail.nanmean().nan_to_num())}
-        return {**found, "epochs": made.log and made.log.best_epoch}
+            measured = held_out.measure(lambda users: [made.score_block(users)])
+        columns = measured.recall, measured.ndcg, measured.tail
+        found = [float(column.nanmean().nan_to_num()) for column in columns]
+        return {**dict(zip(FIGURES, found, strict=True)), "epochs": made.log and made.log.best_epoch}
 
     def _measure_blend(self, made: AUR) -> dict[str, Any]:
         """`measure`, for an AUR."""
         part = self.part
         if made.conventions.on_test:  # recipe "paper" chooses on the test part: give it the validation part as that
             part = replace(part, valid=part.test, test=part.valid)
-        same_model = not any(name.startswith("model.") for name in self.ranges)
-        made.fit(part, cache=self.cache if same_model else None)
-        (row,) = (row for row in made.curve if row["lam"] == made.lam_used)
-        return {**row, "epochs": made.estimator.log and made.estimator.log.best_epoch}
+        made.fit(part, cache=self.cache if self.same_model else None)
+        assert made.choice is not None
+        point = made.choice.chosen
+        found = {"lam": point.lam, **dict(zip(FIGURES, (point.recall, point.ndcg, point.tail), strict=True))}
+        raced: dict[str, Any] = {"residuals": made.setting.residuals, "unobserved": made.setting.unobserved}
+        if isinstance(made.estimator, FactorEstimator):
+            raced["estimator.init"] = made.estimator.init
+        return {**found, "epochs": made.estimator.log and made.estimator.log.best_epoch, SETTING: raced}
+
+    @property
+    def same_model(self) -> bool:
+        """Whether all trials of an AUR have the same model."""
+        return not any(name.startswith("model.") for name in self.ranges)
 
     def watched(self, label: str) -> bool:
-        """Whether trials are pruned by the training of this label. It is that of the estimator, if there is one."""
+        """Whether trials are pruned by the training of this label. It is that of the estimator, if there is one.
+
+        The checks of a linear blend are relative to the bare model, so they compare trials only if these share it.
+        """
         default = self.default
-        return label == (LABEL if isinstance(default, AUR) else type(default).__name__)
+        if isinstance(default, AUR):
+            return label == LABEL and (self.same_model or default.blend == "sigma")
+        return label == type(default).__name__
 
     @property
     def prune(self) -> float:
-        """The share of trials to prune. It is lower for an AUR.
-
-        The checks of an AUR rank by the uncertainty alone, which says less about the blend.
-        """
+        """The share of trials to prune. It is lower for an AUR, where a check says less about the result."""
         return 0.25 if isinstance(self.default, AUR) else 0.5
 
 
@@ -275,14 +293,15 @@ def _tuned(study: optuna.Study, search: Search) -> Tuned:
     reason = problems[-1] if problems else "too little time"
     require(bool(complete), f"no trial came to its end ({reason})", "change the settings")
     best = complete[0]
+    options = {**best.user_attrs.get(SETTING, {}), **search.fixed, **best.params}
     return Tuned(
         metric=search.metric,
         value=best.values[0],
         default=next((t.values[0] for t in complete if "defaults" in t.user_attrs), None),
-        options=_nested({**search.fixed, **best.params}),
+        options=_nested(options),
         trials=[_row(trial, search) for trial in [*complete, *rest]],
         importance=importance(complete, search),
-        best=search.make(best.params),
+        best=search.make(options),
     )
 
 

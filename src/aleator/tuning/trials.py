@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DECIDED = ("complete", "pruned", "failed")  # states of trials that count
 ENOUGH = 10  # complete trials that the importance of options takes; with fewer it is chance
+SETTING = "setting"  # how the estimator of a trial was trained, as options by their full names
 _WARM_UP = 10  # epochs before a trial may be pruned, since a slow start can still end well
 _COMPARED = 5  # trials that must have reached the same epoch before one is pruned there
 
@@ -154,6 +155,13 @@ def _suggest(trial: optuna.Trial, name: str, where: Between | Among) -> Any:
     return trial.suggest_float(name, where.low, where.high, log=where.log)
 
 
+def _settled(study: optuna.Study) -> dict[str, Any]:
+    """How the estimator was trained in the trial of the defaults, as options. Nothing if that trial did not end."""
+    found = (trial.user_attrs for trial in in_state(study, "complete"))
+    settings: list[dict[str, Any]] = [attrs[SETTING] for attrs in found if "defaults" in attrs and SETTING in attrs]
+    return settings[0] if settings else {}
+
+
 def _attempt(study: optuna.Study, search: Search) -> None:
     """Run one trial: choose its options, fit and measure, and write the result into the study."""
     import optuna
@@ -182,7 +190,7 @@ def _attempt(study: optuna.Study, search: Search) -> None:
         names = search.ranges if known is None else known
         options = {name: _suggest(trial, name, search.ranges[name]) for name in names}
         with watching(watch):
-            figures = search.measure(options)
+            figures = search.measure({**(_settled(study) if known is None else {}), **options})
     except optuna.TrialPruned:
         tell("PRUNED")
     except (AleatorError, torch.OutOfMemoryError) as error:

@@ -39,8 +39,9 @@ def test_scores_of_pairs_are_those_of_the_blocks(split: al.Split, small_aur: obj
     aur: al.AUR = small_aur().fit(split)  # type: ignore[operator]
     user, item = np.array([3, 0, 3, 79]), np.array([1, 2, 0, 49])
     with torch.no_grad():
-        r, sigma = aur.parts(aur.histories.batch(torch.arange(80)))
-    for made, block in zip(parts_of(aur, user, item), (r, sigma), strict=True):
+        users = aur.histories.batch(torch.arange(80))
+        blocks = *aur.parts(users), aur.score_block(users)
+    for made, block in zip(parts_of(aur, user, item), blocks, strict=True):
         np.testing.assert_allclose(made, block.numpy()[user, item], rtol=1e-6)
 
 

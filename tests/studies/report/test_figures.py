@@ -14,14 +14,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from aleator.aur.choice import Point
 from aleator.studies.report import figures
 
 CURVE = [
-    {
-        "lam": lam,
-        "recall@20": 0.07 - 0.05 * (1 - lam) ** 3 + 0.01 * lam * (1 - lam),
-        "tail_recall@50": 0.07 - 0.05 * lam,
-    }
+    Point(
+        lam=lam,
+        recall=0.07 - 0.05 * (1 - lam) ** 3 + 0.01 * lam * (1 - lam),
+        ndcg=0.06 - 0.04 * (1 - lam) ** 2,
+        tail=0.07 - 0.05 * lam,
+        merit=1.0,
+        near=True,
+        gains=False,
+    )
     for lam in np.linspace(0, 1, 51).round(2).tolist()
 ]
 
@@ -106,20 +111,23 @@ def test_tail_share_is_in_percent_beside_the_truth() -> None:
 
 def test_lam_curve_marks_the_bare_model_and_the_chosen_lam() -> None:
     figure = figures.lam_curve(list(reversed(CURVE)), chosen=0.64)
-    axes = figure.axes[0]
-    np.testing.assert_allclose(ys(axes.lines[0]), [row["tail_recall@50"] for row in CURVE])
     assert names(figure) == ["bare model (lam = 1)", "chosen lam = 0.64"]
-    star = next(line for line in axes.lines if line.get_marker() == "*")
-    assert ys(star)[0] == pytest.approx(0.07 - 0.05 * 0.64)
-    assert "validation" in axes.get_xlabel()
-    assert "validation" in axes.get_ylabel()
+    for axes, metric, name in zip(figure.axes, ("recall", "ndcg"), ("Recall@20", "NDCG@20"), strict=False):
+        np.testing.assert_allclose(xs(axes.lines[0]), [getattr(point, metric) for point in CURVE])
+        np.testing.assert_allclose(ys(axes.lines[0]), [point.tail for point in CURVE])
+        star = next(line for line in axes.lines if line.get_marker() == "*")
+        assert ys(star)[0] == pytest.approx(0.07 - 0.05 * 0.64)
+        assert name in axes.get_xlabel()
+        assert "validation" in axes.get_xlabel()
+    assert "validation" in figure.axes[0].get_ylabel()
 
 
 def test_the_labels_of_lam_are_few_and_do_not_overlap() -> None:
     figure = figures.lam_curve(CURVE, chosen=0.64)
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert 3 <= len(boxes) <= 6
-    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    for axes in figure.axes[:2]:
+        boxes = [text.get_window_extent() for text in axes.texts]
+        assert 3 <= len(boxes) <= 6
+        assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
 def test_training_marks_the_best_epoch_and_shows_the_metric_where_measured() -> None:
@@ -152,7 +160,7 @@ def test_importance_is_in_percent_with_the_largest_on_top() -> None:
         (figures.tail_share, ({}, None)),
         (figures.tail_share, ({"MF": {20: 0.0}}, 0.0)),
         (figures.lam_curve, ([], 1.0)),
-        (figures.lam_curve, ([{"lam": 1.0, "recall@20": 0.0, "tail_recall@50": 0.0}], 1.0)),
+        (figures.lam_curve, ([Point(1.0, 0.0, 0.0, 0.0, 0.0, near=True, gains=False)], 1.0)),
         (figures.importance, ({}, "recall@20", 0)),
         (figures.training, ([], 0)),
         (figures.training, ([{"epoch": 1, "loss": 0.5}], 1)),

@@ -66,11 +66,11 @@ def measure(bench: Workbench, method: Method) -> Measured:
     own, (user, item, label) = known(bench)
     aur = own.fit(method)
     assert isinstance(aur, AUR)
-    r, sigma = parts_of(aur, user, item)
+    r, sigma, blend = parts_of(aur, user, item)
     scores = {
         "uncertainty": sigma,
         "expectation": r,
-        "blend": aur.lam_used * r + (1 - aur.lam_used) * sigma,
+        "blend": blend,
         "popularity": own.split.everything.popularity[item],
         "random": np.random.default_rng(bench.seed).random(len(item)),
     }
@@ -86,19 +86,20 @@ def measure(bench: Workbench, method: Method) -> Measured:
     }
 
 
-def parts_of(aur: AUR, user: Ids, item: Ids) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Expectation and uncertainty of each pair, in blocks of users."""
-    r, sigma = np.empty(len(user)), np.empty(len(user))
+def parts_of(aur: AUR, user: Ids, item: Ids) -> list[NDArray[np.float64]]:
+    """Expectation, uncertainty and blend of each pair, in blocks of users."""
+    found = [np.empty(len(user)) for _ in range(3)]
     order = np.argsort(user, kind="stable")
     for index in pieces(torch.from_numpy(np.unique(user)), 2048):
         with torch.no_grad():
-            parts = aur.parts(aur.histories.batch(index))
+            users = aur.histories.batch(index)
+            parts = *aur.parts(users), aur.score_block(users)
         first, last = np.searchsorted(user[order], [index[0], index[-1] + 1])
         rows = order[first:last]
         at = np.searchsorted(index.numpy(), user[rows])
-        for target, part in zip((r, sigma), parts, strict=True):
+        for target, part in zip(found, parts, strict=True):
             target[rows] = part.cpu().numpy()[at, item[rows]]
-    return r, sigma
+    return found
 
 
 def average_precision(label: Any, score: Any) -> float:

@@ -46,7 +46,7 @@ def ranked_pairs(aur: AUR, split: Split) -> NDArray[np.int64]:
         for users, seen in batches(aur, split, who):
             test = tests.batch(users.index)
             by = []
-            for part in aur.parts(users):
+            for part in aur.blended.raw(users):  # sigma rises with s, but it is flat at its ends
                 hide(part, seen)
                 by.append(ranks(part, test.row, test.item))
             found.append(torch.stack([users.index[test.row], test.item, *by]))
@@ -82,15 +82,15 @@ def case(aur: AUR, split: Split, user: int, item: int) -> list[CaseItem]:
     test = Histories(split.test.csr, aur.torch_device).batch(torch.tensor([user]))
     with torch.no_grad():
         ((users, seen),) = batches(aur, split, torch.tensor([user]))
-        r, sigma = aur.parts(users)
-    parts = r[0].tolist(), sigma[0].tolist()
-    for part in (r, sigma):
+        parts = [part[0].tolist() for part in aur.parts(users)]
+        r, s = aur.blended.raw(users)
+    for part in (r, s):
         hide(part, seen)
     others = r.clone()
     hide(others, test)
     shown = [i for i in top_k(others, OTHERS)[1][0].tolist() if i >= 0] + [item]
     row, column = torch.zeros(len(shown), dtype=torch.int64, device=r.device), torch.tensor(shown, device=r.device)
-    by_r, by_sigma = (ranks(part, row, column).tolist() for part in (r, sigma))
+    by_r, by_sigma = (ranks(part, row, column).tolist() for part in (r, s))
     data = split.everything
     return [
         {

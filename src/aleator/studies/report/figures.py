@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import cycle
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Protocol
 
 import matplotlib
 import numpy as np
@@ -196,37 +196,59 @@ def tail_share(shares: Mapping[str, Mapping[int, float]], truth: float | None = 
     return figure
 
 
-@styled
-def lam_curve(curve: Sequence[Mapping[str, float]], chosen: float) -> Figure:
-    """Overall against tail-absolute Recall on validation, a point for each lam.
+class Held(Protocol):
+    """The held-out figures of one lam, such as a point of `aur.choice.curve`."""
 
-    The rows of `curve` have "lam", "recall@20" and "tail_recall@50".
-    """
+    @property
+    def lam(self) -> float: ...
+    @property
+    def recall(self) -> float: ...
+    @property
+    def ndcg(self) -> float: ...
+    @property
+    def tail(self) -> float: ...
+
+
+@styled
+def lam_curve(curve: Sequence[Held], chosen: float) -> Figure:
+    """Overall Recall@20 and NDCG@20 against tail-absolute Recall@50 on validation, a point for each lam."""
     figure = Figure(figsize=(WIDTH, 4.6))
-    axes = figure.subplots()
-    axes.set_xlabel("overall Recall@20 (validation)")
-    axes.set_ylabel("tail-absolute Recall@50 (validation)")
-    axes.margins(0.09)
-    if not curve:
-        say_empty(axes)
+    panels: Sequence[Axes] = figure.subplots(1, 2, sharey=True)
+    points = sorted(curve, key=lambda point: point.lam)
+    lams, *across, y = (
+        np.array([getattr(point, name) for point in points]) for name in ("lam", "recall", "ndcg", "tail")
+    )
+    panels[0].set_ylabel("tail-absolute Recall@50 (validation)")
+    for axes, x, metric in zip(panels, across, ("Recall@20", "NDCG@20"), strict=True):
+        axes.set_xlabel(f"overall {metric}\n(validation)")
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.margins(0.12)
+        if points:
+            _lam_path(axes, lams, x, y, chosen)
+        else:
+            say_empty(axes)
+    if not points:
         return figure
-    rows = sorted(curve, key=lambda row: row["lam"])
-    lams, x, y = (np.array([row[key] for row in rows]) for key in ("lam", "recall@20", "tail_recall@50"))
-    axes.plot(x, y, color=FAINT, lw=1, zorder=2)
-    points = axes.scatter(x, y, c=lams, cmap="viridis", vmin=0, vmax=1, s=26, zorder=3)
     bar = figure.colorbar(
-        points, ax=axes, label="lam (1: expectation alone, 0: uncertainty alone)", aspect=30, pad=0.02
+        panels[0].collections[0], ax=panels, label="lam (1: expectation alone, 0: uncertainty alone)", aspect=30, pad=0.02
     )
     bar.outline.set_visible(False)
-    bare, star = len(rows) - 1, int(np.abs(lams - chosen).argmin())
-    if lams[bare] == 1:
-        axes.axvline(float(x[bare]), color=FAINT, ls=":", lw=1.4, zorder=1)
-        axes.plot(x[bare], y[bare], "s", ms=13, mfc="none", mec=INK, mew=1.6, label="bare model (lam = 1)", zorder=4)
-    axes.plot(x[star], y[star], "*", ms=15, color=COLOURS[1], mec="white", label=f"chosen lam = {chosen:g}", zorder=5)
-    legend(figure, axes)
+    legend(figure, panels[0])
     figure.draw_without_rendering()  # labels are placed in pixels, so the layout comes first
-    _label_lams(axes, lams, x, y, [bare, star])
+    for axes, x in zip(panels, across, strict=True):
+        _label_lams(axes, lams, x, y, [len(points) - 1, int(np.abs(lams - chosen).argmin())])
     return figure
+
+
+def _lam_path(axes: Axes, lams: NDArray[Any], x: NDArray[Any], y: NDArray[Any], chosen: float) -> None:
+    """A point for each lam (ascending), with marks at the bare model and at the chosen lam."""
+    axes.plot(x, y, color=FAINT, lw=1, zorder=2)
+    axes.scatter(x, y, c=lams, cmap="viridis", vmin=0, vmax=1, s=22, zorder=3)
+    star = int(np.abs(lams - chosen).argmin())
+    if lams[-1] == 1:
+        axes.axvline(float(x[-1]), color=FAINT, ls=":", lw=1.4, zorder=1)
+        axes.plot(x[-1], y[-1], "s", ms=13, mfc="none", mec=INK, mew=1.6, label="bare model (lam = 1)", zorder=4)
+    axes.plot(x[star], y[star], "*", ms=15, color=COLOURS[1], mec="white", label=f"chosen lam = {chosen:g}", zorder=5)
 
 
 def _label_lams(
