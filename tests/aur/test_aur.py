@@ -151,7 +151,7 @@ class TestFit:
         for refit, data in ((True, split.everything), (False, split.train)):
             aur = small_aur(refit=refit).fit(split)
             assert aur.fitted.fingerprint == aur.model.fitted.fingerprint == data.fingerprint
-            assert torch.equal(aur.model.score([0]), al.MF(dim=8, iterations=5).fit(data).score([0]))
+            assert torch.equal(aur.model.score([0]), al.MF(dim=8, iterations=5, l2=0.001).fit(data).score([0]))
 
     def test_the_refit_runs_for_the_epochs_that_validation_chose(
         self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch
@@ -422,7 +422,8 @@ class TestScan:
             np.testing.assert_allclose(scanned[column].to_numpy(), plain[column].to_numpy(), rtol=1e-5, atol=1e-7)
         again = al.evaluate(aur, many_items).to_dict()
         for protocol in ("overall", "tail_absolute", "tail_relative"):
-            assert again[protocol] == pytest.approx(report[protocol], abs=1e-9)
+            # scores that are equal but for rounding may change places
+            assert again[protocol] == pytest.approx(report[protocol], abs=1e-5)
 
     def test_newcomers_allow_lists_and_seen_items_work_as_ever(
         self, small_aur: Make, many_items: al.Split, monkeypatch: pytest.MonkeyPatch

@@ -106,7 +106,7 @@ def test_sampled_items_estimate_the_loss_of_all(split: al.Split) -> None:
 def test_it_goes_on_from_the_two_stages_and_is_saved(
     weights: Any, small_aur: Callable[..., al.AUR], split: al.Split, tmp_path: Path
 ) -> None:
-    aur = small_aur(joint=al.Joint(weights=weights, max_epochs=3)).fit(split)
+    aur = small_aur(joint=al.Joint(weights=weights, max_epochs=3, lr=0.03)).fit(split)
     apart = small_aur().fit(split)
     assert aur.log is not None
     assert aur.log.best_epoch >= 1
@@ -120,7 +120,7 @@ def test_it_goes_on_from_the_two_stages_and_is_saved(
 
 def test_the_two_kinds_of_weights_differ(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
     kinds: list[Any] = ["estimator", "model"]
-    one, other = (small_aur(joint=al.Joint(weights=kind, max_epochs=2), seed=0).fit(split) for kind in kinds)
+    one, other = (small_aur(joint=al.Joint(weights=kind, max_epochs=2, lr=0.03), seed=0).fit(split) for kind in kinds)
     assert not torch.equal(one.score([0]), other.score([0]))
 
 
