@@ -87,8 +87,7 @@ class MF(Epochs, Model):
 
     def unused(self) -> Mapping[str, str]:
         names = _OF_ADAM if self.solver == "als" else _OF_ALS
-        found = {**super().unused(), **dict.fromkeys(names, f"with solver {self.solver}")}
-        return found | ({"frequency": "with an l2 of 0"} if self.l2 == 0 else {})
+        return {**super().unused(), **dict.fromkeys(names, f"with solver {self.solver}")}
 
     @property
     def stops_early(self) -> bool:
