@@ -207,7 +207,8 @@ class TestEndToEnd:
         self, split: al.Split, tmp_path: Any
     ) -> None:
         contenders = [al.Random(), al.MF(dim=8, iterations=5)]
-        aur = tiny(contenders=contenders, residuals="in-sample", unobserved="constant").fit(split)
+        silent = al.FactorEstimator(dim=8, max_epochs=1, init=0.0)  # the models alone decide
+        aur = tiny(contenders=contenders, estimator=silent, residuals="in-sample", unobserved="constant").fit(split)
         assert isinstance(aur.model, al.MF)
         assert [result.model for result in aur.race] == ["MF", "Random"]
         assert aur.setting == Setting("in-sample", "constant")
