@@ -56,28 +56,29 @@ def blocks(seed: int = 0) -> Matrix:
     return taken
 
 
-def test_the_leading_singular_vectors_are_those_of_the_normalised_interactions() -> None:
+@pytest.mark.parametrize(("k", "tolerance"), [(32, 2e-3), (20, 0.02)])
+def test_the_leading_singular_vectors_are_those_of_the_normalised_interactions(k: int, tolerance: float) -> None:
+    """With as many as there are items they are exact. With fewer, a few iterations find the first ones."""
     taken = blocks()
-    vectors, values = singular_vectors(histories(taken), 4, draw())
+    vectors, values = singular_vectors(histories(taken), k, draw())
     _, wanted, right = np.linalg.svd(normalised(taken))
-    np.testing.assert_allclose(values, wanted[:4], rtol=0.01)
-    assert float(values[0]) == pytest.approx(1, abs=1e-4)
-    inside = np.linalg.norm(right[:4] @ vectors.numpy(), axis=0)  # the share of each vector in the space of numpy's
-    np.testing.assert_allclose(inside, 1, atol=0.01)
+    np.testing.assert_allclose(values[:4], wanted[:4], rtol=tolerance)
+    inside = np.linalg.norm(right[:4] @ vectors[:, :4].numpy(), axis=0)  # the share of each in the space of numpy's
+    np.testing.assert_allclose(inside, 1, atol=tolerance)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 8, 16, 40])
 def test_dimensions_beyond_the_rank_of_the_data_add_nothing(dim: int) -> None:
     taken = groups()
-    vectors, values = singular_vectors(histories(taken), dim, draw())
+    _, values = singular_vectors(histories(taken), dim, draw())
     np.testing.assert_allclose(values[:2], [1, 1], atol=1e-4)  # the groups
     assert (values[2:] < 0.01).all()
     z, q = start(taken, dim)
     assert z.shape == q.shape == (16, dim)
     assert torch.isfinite(z).all()
     assert torch.isfinite(q).all()
-    whole, exact = start(taken, dim), start(taken, 2)
-    torch.testing.assert_close(whole[0] @ whole[0].T, exact[0] @ exact[0].T, atol=0.05, rtol=0.05)
+    exact, _ = start(taken, 2)
+    torch.testing.assert_close(z @ z.T, exact @ exact.T, atol=0.05, rtol=0.05)
 
 
 class TestOrthonormal:
