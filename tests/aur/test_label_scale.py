@@ -75,7 +75,7 @@ def test_residuals_above_what_a_label_can_have_are_cut_off() -> None:
 def test_a_log_variance_that_says_nothing_gives_the_mean_everywhere() -> None:
     drawn = Drawn()
     drawn.s = np.zeros_like(drawn.s)
-    sigma = drawn.scale()(torch.tensor([-1e6, 0.0, 5.0, 1e6]))
+    sigma = drawn.scale()(torch.tensor([-torch.inf, -1e6, 0.0, 5.0, 1e6, torch.inf]))
     assert len(set(sigma.tolist())) == 1
     assert float(sigma[0]) ** 2 == pytest.approx(float(((drawn.y - drawn.r) ** 2).mean()), rel=0.05)
 
