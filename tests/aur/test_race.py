@@ -211,7 +211,8 @@ class TestDecide:
 
 def tiny(**options: Any) -> al.AUR:
     estimator = al.FactorEstimator(dim=8, max_epochs=4, lr=0.01, init=0.01)
-    return al.AUR(**{"estimator": estimator, "device": "cpu", "seed": 0} | options)
+    given: dict[str, Any] = {"estimator": estimator, "device": "cpu", "seed": 0} | options
+    return al.AUR(**given)
 
 
 class TestEndToEnd:

@@ -160,7 +160,7 @@ AUR_OPTIONS = [o for o in al.AUR.option_names() if o not in ("device", "model", 
 def test_an_option_of_aur_changes_something(option: str, split: al.Split) -> None:
     def seen(**options: Any) -> tuple[Any, ...]:
         adam: dict[str, Any] = {"solver": "adam", "max_epochs": 3} if option == "recipe" else {}
-        model = {} if option == "contenders" else {"model": al.MF(dim=4, **adam)}
+        model: dict[str, Any] = {} if option == "contenders" else {"model": al.MF(dim=4, **adam)}
         estimator = al.FactorEstimator(dim=8, max_epochs=20, lr=0.05, init=0.01)
         aur = al.AUR(**model, estimator=estimator, **options).fit(split)
         listed = aur.recommend([0, 1], k=10)["tail"].to_list()

@@ -31,12 +31,12 @@ def histories(taken: Matrix) -> Histories:
 
 def groups(n_users: int = 24, n_items: int = 16) -> Matrix:
     """Two groups of users who took the same items each: data of rank 2."""
-    return np.add.outer(np.arange(n_users) % 2, np.arange(n_items) % 2) != 1
+    return np.asarray(np.add.outer(np.arange(n_users) % 2, np.arange(n_items) % 2) != 1)
 
 
 def normalised(taken: Matrix) -> Matrix:
     size, popularity = taken.sum(1, keepdims=True), taken.sum(0, keepdims=True)
-    return taken / np.sqrt(np.maximum(size, 1)) / np.sqrt(np.maximum(popularity, 1))
+    return np.asarray(taken / np.sqrt(np.maximum(size, 1)) / np.sqrt(np.maximum(popularity, 1)))
 
 
 def start(
