@@ -11,6 +11,7 @@ from hypothesis import settings
 
 import aleator as al
 from aleator.data.simulate import World, simulate
+from aleator.uncertainty.factor import RANDOM_INIT
 
 settings.register_profile("shared", deadline=None)  # no timed assertions: the machine is shared
 settings.load_profile("shared")
@@ -40,8 +41,8 @@ def small_aur() -> Callable[..., al.AUR]:
     """Makes an AUR that is fitted in a fraction of a second; options of AUR, and of its parts by prefix."""
 
     def make(**options: Any) -> al.AUR:
-        model: dict[str, Any] = {"dim": 8, "iterations": 5}
-        estimator: dict[str, Any] = {"dim": 16, "max_epochs": 6, "lr": 0.01}
+        model: dict[str, Any] = {"dim": 8, "iterations": 5, "l2": 0.005, "frequency": False}
+        estimator: dict[str, Any] = {"dim": 16, "max_epochs": 6, "lr": 0.01, "init": RANDOM_INIT}
         rest = {}
         for name, value in options.items():
             owner, _, field = name.partition("__")
@@ -53,7 +54,10 @@ def small_aur() -> Callable[..., al.AUR]:
                 rest[name] = value
         if rest.get("recipe") == "paper":
             del model["iterations"]  # it is of ALS, and the paper's MF is trained by Adam
+            del model["l2"], model["frequency"]
             model["recipe"] = "paper"
+        elif "joint" not in rest:  # no race
+            rest = {"residuals": "in-sample", "unobserved": "constant"} | rest
         return al.AUR(al.MF(**model), estimator=al.FactorEstimator(**estimator), **rest)
 
     return make

@@ -21,6 +21,7 @@ import torch
 import aleator as al
 from aleator import checkpoint
 from aleator.batches import Users
+from aleator.ranking.scan import Scan, available
 from aleator.recommender import Recommender, as_split
 
 Make = Callable[[], Recommender]
@@ -234,6 +235,87 @@ class TestRecommend:
 def fitted(make: Make, split: al.Split) -> Recommender:
     """User 7 is known and has no training pair."""
     return make().fit(split.everything.take(split.everything.user != 7))
+
+
+@pytest.fixture(scope="module")
+def many_items() -> al.Split:
+    """A catalogue that is large enough to be scanned, with enough pairs that hardly any scores are equal."""
+    return al.simulate(n_users=60, n_items=4200, per_user=2000, skew=0.8, seed=2).interactions.split(seed=0)
+
+
+def make_mf() -> Recommender:
+    return al.MF(dim=8, iterations=3, device="cpu")
+
+
+def make_ue() -> Recommender:
+    return al.UE(dim=8, max_epochs=2, calibrate="linear", device="cpu")
+
+
+@pytest.mark.skipif(not available(), reason="this PyTorch multiplies no 8-bit integers here")
+@pytest.mark.parametrize("make_factors", [make_mf, make_ue])
+class TestScan:
+    """On a CPU a large catalogue is scanned if scores are inner products. It gives what scoring everything gives."""
+
+    @pytest.fixture
+    def made(self, monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
+        """The scans that recommenders prepare, if they are made from now on."""
+        found: list[Scan] = []
+
+        class Counted(Scan):
+            def __init__(self, *given: Any) -> None:
+                super().__init__(*given)
+                found.append(self)
+
+        monkeypatch.setattr("aleator.recommender.Scan", Counted)
+        return found
+
+    def test_recommendations_and_figures_are_those_of_scoring_everything(
+        self, make_factors: Make, many_items: al.Split, made: list[Scan], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = make_factors().fit(many_items)
+        users = model.fitted.users.decode(np.arange(20)).tolist()
+        scanned, report = model.recommend(users, k=7), al.evaluate(model, many_items).to_dict()
+        assert len(made) == 1
+        monkeypatch.setattr("aleator.recommender.available", lambda: False)
+        plain = model.recommend(users, k=7)
+        assert scanned["item_id"].to_list() == plain["item_id"].to_list()
+        np.testing.assert_allclose(scanned["score"].to_numpy(), plain["score"].to_numpy(), rtol=1e-5, atol=1e-7)
+        again = al.evaluate(model, many_items).to_dict()
+        for protocol in ("overall", "tail_absolute", "tail_relative"):
+            assert again[protocol] == pytest.approx(report[protocol], abs=1e-9)
+
+    def test_newcomers_allow_lists_and_seen_items_work_as_ever(
+        self, make_factors: Make, many_items: al.Split, made: list[Scan], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = make_factors().fit(many_items)
+        items = model.fitted.items.decode(np.arange(50)).tolist()
+        newcomers = {"new": [items[3], items[8], items[21]], "other": [items[1]]}
+        asked: dict[str, Any] = {"k": 5, "allow": items[::2], "deny": [items[4]], "filter_seen": False}
+        scanned = model.recommend(newcomers, **asked)
+        assert len(made) == 1
+        monkeypatch.setattr("aleator.recommender.available", lambda: False)
+        assert scanned["item_id"].to_list() == model.recommend(newcomers, **asked)["item_id"].to_list()
+
+    def test_what_was_prepared_is_forgotten_with_a_new_fit(
+        self, make_factors: Make, many_items: al.Split, made: list[Scan]
+    ) -> None:
+        model = make_factors().fit(many_items)
+        user = model.fitted.users.decode(np.arange(1)).tolist()
+        for _ in range(2):
+            model.recommend(user, k=2)
+        assert len(made) == 1
+        model.fit(many_items).recommend(user, k=2)
+        assert len(made) == 2
+
+    def test_a_batch_with_a_user_without_a_history_is_not_scanned(
+        self, make_factors: Make, many_items: al.Split, made: list[Scan]
+    ) -> None:
+        everything = many_items.everything
+        model = make_factors().fit(everything.take(everything.user != 0))
+        users = model.fitted.users.decode(np.arange(2)).tolist()
+        top = model.recommend(users, k=5)
+        assert made == []
+        assert top["popularity"].to_list()[:5] == sorted(model.fitted.popularity, reverse=True)[:5]
 
 
 class TestWithoutHistory:

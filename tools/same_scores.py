@@ -42,6 +42,7 @@ BARE: dict[str, Make] = {
     "macr-lightgcn": lambda split: al.MACR(dim=16, backbone="lightgcn", **EPOCHS),
     "lightgcn": lambda split: al.LightGCN(dim=16, **EPOCHS),
     "multvae": lambda split: al.MultVAE(hidden=32, dim=16, dropout=0.3, kl=0.1, **EPOCHS),
+    "fism": lambda split: al.FISM(dim=32, **EPOCHS),
     "ue": lambda split: al.UE(dim=32, **EPOCHS),
     "pmf": lambda split: al.PMF(dim=16, **EPOCHS),
     "expomf": lambda split: al.ExpoMF(dim=16, max_epochs=2),

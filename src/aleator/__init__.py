@@ -20,6 +20,7 @@ from aleator.evaluation.report import Report
 from aleator.models import (
     BPR,
     EASE,
+    FISM,
     IPS,
     MACR,
     MF,
@@ -36,6 +37,7 @@ from aleator.models import (
     ZeroSum,
     graft,
 )
+from aleator.ranking.vectors import Vectors
 from aleator.tuning.search import tune
 from aleator.uncertainty import Estimator, FactorEstimator, MLPEstimator
 from aleator.version import __version__
@@ -44,6 +46,7 @@ __all__ = [
     "AUR",
     "BPR",
     "EASE",
+    "FISM",
     "IPS",
     "MACR",
     "MF",
@@ -66,6 +69,7 @@ __all__ = [
     "Report",
     "Split",
     "Tail",
+    "Vectors",
     "ZeroSum",
     "__version__",
     "evaluate",

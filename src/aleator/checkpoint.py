@@ -22,7 +22,7 @@ from aleator.data.interactions import Array, Interactions
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 
-FORMAT = 2
+FORMAT = 3
 _AGAIN = "give a folder that was written by save"
 Path_ = str | os.PathLike[str]
 
@@ -88,13 +88,20 @@ def read_manifest(folder: Path_) -> dict[str, Any]:
         written = manifest["format"]
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise damaged(folder, error) from None
-    known = written in (1, FORMAT)
-    require(known, f"'{source}' has format {written}", f"this version of aleator reads formats 1 and {FORMAT}")
+    known = written in range(1, FORMAT + 1)
+    require(known, f"'{source}' has format {written}", f"this version of aleator reads formats 1 to {FORMAT}")
     return manifest
 
 
 def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of format 1 as one of format 2, which has a table for the options of joint training."""
+    """A manifest of any format as one of the present format, with the same meaning."""
+    for step in (_to_2, _to_3)[manifest["format"] - 1 :]:
+        manifest = step(manifest)
+    return manifest
+
+
+def _to_2(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 has a table for the options of joint training."""
     options = dict(manifest["options"])
     if manifest["kind"] == "AUR":
         on = options.pop("joint")
@@ -104,12 +111,37 @@ def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest | {"format": 2, "options": options}
 
 
+def _to_3(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 3 notes which options of a model were chosen. MF and IPS have an option for the scale of their penalty.
+
+    An AUR has the linear blend and settings of the estimator. Before, it had the paper's.
+    """
+    options, learned = dict(manifest["options"]), dict(manifest["learned"])
+    if manifest["kind"] == "AUR":
+        inner = options["model"]
+        options["model"] = inner | {"options": _options_of_3(inner["kind"], inner["options"])}
+        ways = {"residuals": options["residuals"], "unobserved": "model"}
+        options |= ways | {"blend": "sigma"}
+        learned["model"] = learned["model"] | _NOTHING_CHOSEN
+        del learned["curve"]  # that of another rule
+        learned |= {"choice": None, "race": [], "setting": ways | {"options": []}, "spreads": None}
+    else:
+        options, learned = _options_of_3(manifest["kind"], options), learned | _NOTHING_CHOSEN
+    return manifest | {"format": 3, "options": options, "learned": learned}
+
+
+_NOTHING_CHOSEN: dict[str, Any] = {"chosen": {}, "tried": []}
+
+
+def _options_of_3(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    return options | {"frequency": False} if kind in ("MF", "IPS") else options
+
+
 def read(folder: Path_) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The manifest of a folder in the present format, and its tensors."""
     manifest = read_manifest(folder)
     try:
-        manifest = upgrade(manifest) if manifest["format"] == 1 else manifest
-        return manifest, load_file(Path(folder) / "tensors.safetensors")
+        return upgrade(manifest), load_file(Path(folder) / "tensors.safetensors")
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(folder, error) from None
 

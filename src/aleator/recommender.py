@@ -23,8 +23,12 @@ from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
+from aleator.ranking.derived import Derived
+from aleator.ranking.listed import listed
 from aleator.ranking.rerank import Missing, rerank
+from aleator.ranking.scan import Scan, available
 from aleator.ranking.top import best, blocks
+from aleator.ranking.vectors import Factors, Vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
 from aleator.training.loop import Log
 from aleator.version import __version__
@@ -32,6 +36,7 @@ from aleator.version import __version__
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
+_SCANNED = 4096  # a catalogue of at least so many items is scanned
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -49,6 +54,7 @@ class Recommender(Configurable, ABC):
     log: Log | None = field(default=None, init=False)  # of the training, if it trains in epochs
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
+    _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
@@ -85,6 +91,20 @@ class Recommender(Configurable, ABC):
     @abstractmethod
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         """Scores of a batch, [B, n_items], or [B, len(items)] for the dense ids `items`."""
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
+        """[B, dim] and [n_items, dim], whose inner products are the scores. None if there are none.
+
+        They hold for users with a history. The second tensor is the same one in every call after a fit.
+        """
+        return None
+
+    def low_rank(self, rank: int) -> Factors | None:
+        """A function like `factors`, whose inner products approximate the scores, from an SVD cut to `rank`.
+
+        None if there is none.
+        """
+        return None
 
     @abstractmethod
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -161,6 +181,27 @@ class Recommender(Configurable, ABC):
         columns = None if items is None else self._items(items)
         with torch.no_grad():
             return self.score_block(self.users(users), columns)
+
+    def score_listed(self, users: Users, items: Tensor) -> Tensor:
+        """Scores of each user's own items, [B, k]. `items` are dense ids [B, k]; -1 stands for none."""
+        factors = None if bool((users.size == 0).any()) else self.factors(users)
+        return listed(self.score_block, factors, users, items)
+
+    def vectors(self, users: Who | None = None, *, rank: int | None = None) -> Vectors:
+        """Vectors of users and items whose inner products are the scores.
+
+        Any nearest-neighbour index or vector database can serve them. Models whose scores are not inner products have
+        none, and refuse. Models with an item-item matrix (EASE, ItemKNN, GraphFilter) have an approximation of a given
+        `rank`, by a truncated singular value decomposition. `Vectors.recall` says how close it is.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers. By default all users of the training data.
+            rank: Dimensions of the approximation, for models with an item-item matrix alone.
+
+        Returns:
+            Ids and vectors of these users and of all items, and a mask of the trained items.
+        """
+        return vectors(self, users, rank)
 
     def recommend(
         self,
@@ -249,7 +290,15 @@ class Recommender(Configurable, ABC):
         candidates: Sequence[Tensor | None] = (None,),
         chunk: int | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
-        """The k best items of each set of candidates: values and dense ids, as `ranking.top.best` returns them."""
+        """The k best items of each set of candidates: values and dense ids, as `ranking.top.best` returns them.
+
+        On a CPU, bounds skip most items of a large catalogue, if scores are inner products.
+        """
+        scans = self.torch_device.type == "cpu" and self.fitted.n_items >= _SCANNED and available()
+        factors = self.factors(users) if scans and not bool((users.size == 0).any()) else None
+        if factors is not None:
+            x, y = factors
+            return self._scan(y).top(x, k, seen, candidates)
         return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
 
     @property

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import aleator as al
-from aleator.ranking.scan import Scan, available
+from aleator.aur.blended import Setting
 from aleator.recipe import FINE_LAMS, PAPER_LAMS
 
 Make = Callable[..., al.AUR]
@@ -32,11 +33,19 @@ def planted(aur: al.AUR, tail_item: int, head_item: int) -> None:
     assert isinstance(aur.estimator, al.FactorEstimator)
     model.table.users = torch.ones(aur.fitted.n_users, 1)
     model.table.items = torch.full((n_items, 1), 0.01)
-    model.table.items[tail_item], model.table.items[head_item] = 0.3, 0.5
+    model.table.items[tail_item], model.table.items[head_item] = 0.4, 0.5
     sigma = torch.full((n_items,), 0.01)
     sigma[tail_item], sigma[head_item] = 0.8, 0.05
     aur.estimator.z = torch.ones(n_items, 1)  # a user of one item has p = 1, and s = q
     aur.estimator.q = torch.log(sigma.square() * aur.objective.k)[:, None]
+    blended = aur.blended
+    blended.measure_spreads()
+    aur.spreads, aur.label_scale = blended.spreads, None
+
+
+def log_variance(aur: al.AUR, users: list[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return aur.estimator.log_variance(aur.users(users))
 
 
 class TestBlend:
@@ -45,34 +54,85 @@ class TestBlend:
         mine = fitted_aur.recommend(users, k=20, lam=1.0)
         bare = fitted_aur.model.recommend(users, k=20)
         assert mine.select("user_id", "item_id", "rank").equals(bare.select("user_id", "item_id", "rank"))
-        np.testing.assert_allclose(mine["score"], bare["score"], rtol=1e-6)
+        assert fitted_aur.spreads is not None
+        np.testing.assert_allclose(mine["score"], bare["score"] / fitted_aur.spreads.r, rtol=1e-5)
 
     def test_at_lam_0_the_ranking_is_by_the_uncertainty(self, fitted_aur: al.AUR) -> None:
         mine = fitted_aur.recommend([0, 5], k=30, lam=0.0)
-        np.testing.assert_allclose(mine["score"], mine["uncertainty"], rtol=1e-5)
-        for user in (0, 5):
-            assert mine.filter(user_id=user)["uncertainty"].is_sorted(descending=True)
+        s = log_variance(fitted_aur, [0, 5])
+        assert fitted_aur.spreads is not None
+        for row, user in enumerate((0, 5)):
+            shown = mine.filter(user_id=user)
+            assert shown["uncertainty"].is_sorted(descending=True)
+            expected = s[row, shown["item_id"].to_list()] / fitted_aur.spreads.s
+            np.testing.assert_allclose(shown["score"], expected, rtol=1e-4, atol=1e-6)
 
-    def test_a_score_is_the_blend_of_the_two_that_are_shown(self, fitted_aur: al.AUR) -> None:
-        mine = fitted_aur.recommend([0, 5, 9], k=20, lam=0.3)
-        np.testing.assert_allclose(mine["score"], 0.3 * mine["expectation"] + 0.7 * mine["uncertainty"], rtol=1e-4)
+    def test_the_score_is_the_linear_blend_of_expectation_and_log_variance(self, fitted_aur: al.AUR) -> None:
+        """With the root mean within-user variances over unobserved pairs, by hand."""
+        users, data = list(range(80)), fitted_aur.fitted
+        r, s = fitted_aur.expectation(users).double().numpy(), log_variance(fitted_aur, users).double().numpy()
+        open_ = (data.csr.toarray() == 0) & (data.popularity > 0)
+        c_r, c_s = (
+            np.sqrt(np.mean([np.var(row[mask]) for row, mask in zip(part, open_, strict=True)])) for part in (r, s)
+        )
+        literal = 0.3 * r / c_r + 0.7 * s / c_s
+        np.testing.assert_allclose(fitted_aur.at(0.3).score(users), literal, rtol=1e-4, atol=1e-4)
+
+    def test_the_papers_blend_is_of_the_two_that_are_shown(self, small_aur: Make, split: al.Split) -> None:
+        aur = small_aur(blend="sigma", lam=0.3).fit(split)
+        users = [0, 5, 9]
+        sigma = torch.sqrt(torch.exp(log_variance(aur, users).double()) / aur.objective.k)
+        expected = 0.3 * aur.expectation(users).double() + 0.7 * sigma
+        torch.testing.assert_close(aur.score(users).double(), expected, rtol=1e-5, atol=1e-6)
+        assert aur.spreads is None
+        assert aur.factors(aur.users(users)) is None
+
+    def test_factors_have_the_scores_as_products_and_lam_on_the_side_of_the_users_alone(
+        self, fitted_aur: al.AUR
+    ) -> None:
+        users = fitted_aur.users(list(range(20)))
+        one = fitted_aur.factors(users)
+        other = fitted_aur.at(0.9).factors(users)
+        assert one is not None
+        assert other is not None
+        assert one[1] is other[1]
+        for lam in (0.0, 0.9, 1.0):
+            found = fitted_aur.at(lam).factors(users)
+            assert found is not None
+            torch.testing.assert_close(
+                found[0] @ found[1].T, fitted_aur.at(lam).score_block(users), rtol=1e-4, atol=1e-4
+            )
+
+    def test_a_model_without_factors_leaves_none_to_the_blend(self, split: al.Split) -> None:
+        estimator = al.FactorEstimator(dim=4, max_epochs=1, init=0.01)
+        aur = al.AUR(al.EASE(), estimator=estimator, residuals="in-sample", unobserved="constant").fit(split)
+        assert aur.factors(aur.users([0])) is None
+
+    def test_a_part_that_does_not_rank_is_left_out_and_reported(self, small_aur: Make, split: al.Split) -> None:
+        flat = small_aur(estimator__init=0.0, lam=0.5).fit(split)  # z = q = 0 is a saddle: it stays there
+        assert flat.spreads is not None
+        assert flat.spreads.s == 0
+        assert any("the uncertainty does not rank" in note for note in flat.notes)
+        mine, bare = flat.recommend([0, 1], k=10), flat.model.recommend([0, 1], k=10)
+        assert mine["item_id"].to_list() == bare["item_id"].to_list()
+        assert torch.isfinite(flat.uncertainty([0, 1])).all()
 
     def test_expectation_and_uncertainty_can_be_asked_for(self, fitted_aur: al.AUR) -> None:
         users, items = [3, 1], [7, 0, 49]
         r, sigma = fitted_aur.expectation(users, items), fitted_aur.uncertainty(users, items)
         assert r.shape == sigma.shape == (2, 3)
-        assert (sigma > 0).all()
-        lam = fitted_aur.lam_used
-        torch.testing.assert_close(fitted_aur.score(users, items), lam * r + (1 - lam) * sigma)
+        assert (sigma >= 0).all()
         torch.testing.assert_close(fitted_aur.uncertainty(users)[:, items], sigma)
         shown = fitted_aur.recommend([3], k=50, filter_seen=False, untrained=True)
         at = {item: place for place, item in enumerate(shown["item_id"])}
+        np.testing.assert_allclose(r[0], [shown["expectation"][at[i]] for i in items], rtol=1e-5)
         np.testing.assert_allclose(sigma[0], [shown["uncertainty"][at[i]] for i in items], rtol=1e-5)
 
+    @pytest.mark.parametrize("blend", ["linear", "sigma"])
     def test_a_tail_item_of_high_uncertainty_outranks_a_head_item_of_low_uncertainty(
-        self, small_aur: Make, split: al.Split
+        self, blend: str, small_aur: Make, split: al.Split
     ) -> None:
-        aur = small_aur(lam=0.5).fit(split)
+        aur = small_aur(lam=0.5, blend=blend).fit(split)
         order = np.argsort(aur.fitted.popularity, kind="stable")
         tail_item, head_item = int(order[aur.fitted.popularity[order] > 0][0]), int(order[-1])
         planted(aur, tail_item, head_item)
@@ -212,25 +272,25 @@ class TestFit:
         assert bytes_of(aur.fit(split), tmp_path / "a") == bytes_of(small_aur().fit(split), tmp_path / "b")
 
     def test_lam_is_chosen_by_what_select_says(self, small_aur: Make, split: al.Split) -> None:
-        overall = small_aur(select="overall").fit(split)
-        assert [row["lam"] for row in overall.curve] == list(FINE_LAMS)
-        best = max(row["recall@20"] for row in overall.curve)
-        chosen = next(row for row in overall.curve if row["lam"] == overall.lam_used)
-        assert chosen["recall@20"] == best
-        balanced = small_aur(select="balanced").fit(split)
-        assert balanced.curve == overall.curve
-        chosen = next(row for row in balanced.curve if row["lam"] == balanced.lam_used)
-        assert chosen["recall@20"] >= balanced.curve[-1]["recall@20"]
-        assert chosen["tail_recall@50"] >= balanced.curve[-1]["tail_recall@50"]
+        overall, balanced = (small_aur(select=select).fit(split) for select in ("overall", "balanced"))
+        assert overall.choice is not None
+        assert balanced.choice is not None
+        assert [point.lam for point in overall.choice.curve] == list(FINE_LAMS)
+        assert overall.choice.curve == balanced.choice.curve
+        assert overall.lam_used == overall.choice.lam == overall.choice.best.lam
+        chosen, bare = balanced.choice.chosen, balanced.choice.curve[-1]
+        assert balanced.lam_used == chosen.lam
+        assert chosen is bare or (chosen.recall > bare.recall and chosen.ndcg > bare.ndcg)
 
     def test_a_given_lam_is_kept_and_the_curve_is_drawn_all_the_same(self, small_aur: Make, split: al.Split) -> None:
         aur = small_aur(lam=0.37).fit(split)
         assert aur.lam_used == 0.37
-        assert len(aur.curve) == len(FINE_LAMS)
+        assert aur.choice is not None
+        assert len(aur.choice.curve) == len(FINE_LAMS)
 
     def test_more_alpha_lifts_the_tail(self, split: al.Split, small_aur: Make) -> None:
         def tail_share(alpha: float) -> float:
-            aur = small_aur(alpha=alpha, lam=0.0, estimator__max_epochs=30).fit(split)
+            aur = small_aur(alpha=alpha, lam=0.0, unobserved="model", estimator__max_epochs=30).fit(split)
             return float(aur.recommend(list(range(80)), k=10)["tail"].mean())
 
         assert tail_share(8.0) > tail_share(1.0)
@@ -285,11 +345,20 @@ def paper(small_aur: Make, split: al.Split) -> al.AUR:
 
 class TestRecipePaper:
     def test_it_chooses_on_the_test_part_from_the_papers_grid(self, paper: al.AUR, split: al.Split) -> None:
-        assert [row["lam"] for row in paper.curve] == list(PAPER_LAMS)
+        assert paper.choice is not None
+        assert [point.lam for point in paper.choice.curve] == list(PAPER_LAMS)
         assert paper.fitted.fingerprint == split.everything.fingerprint
         report = al.evaluate(paper, split, k=(20,))
-        chosen = next(row for row in paper.curve if row["lam"] == paper.lam_used)
-        assert report.mean("overall", "recall@20") == pytest.approx(chosen["recall@20"])
+        assert report.mean("overall", "recall@20") == pytest.approx(paper.choice.chosen.recall)
+
+    def test_blend_residuals_and_uncertainty_are_the_papers(self, paper: al.AUR) -> None:
+        assert (paper.blend, paper.residuals, paper.unobserved) == ("sigma", "in-sample", "model")
+        assert (paper.gamma, paper.floor) == (1e-3, 1e-3)
+        assert (paper.race, paper.spreads, paper.label_scale) == ([], None, None)
+        expected = torch.sqrt(torch.exp(log_variance(paper, [0, 1])) / paper.objective.k)
+        torch.testing.assert_close(paper.uncertainty([0, 1]), expected)
+        lam = paper.lam_used
+        torch.testing.assert_close(paper.score([0, 1]), lam * paper.expectation([0, 1]) + (1 - lam) * expected)
 
     def test_its_tail_is_the_programs(self, paper: al.AUR, split: al.Split) -> None:
         shown = paper.recommend([0, 1], k=30)
@@ -319,7 +388,9 @@ class TestSaveAndLoad:
     def test_the_choice_of_lam_and_the_uncertainty_are_loaded(self, fitted_aur: al.AUR, tmp_path: Path) -> None:
         fitted_aur.save(tmp_path / "m")
         loaded = al.AUR.load(tmp_path / "m")
-        assert (loaded.lam_used, loaded.curve) == (fitted_aur.lam_used, fitted_aur.curve)
+        for name in ("lam_used", "choice", "race", "setting", "spreads", "blend"):
+            assert getattr(loaded, name) == getattr(fitted_aur, name)
+        assert torch.equal(loaded.score([0, 7]), fitted_aur.score([0, 7]))
         assert torch.equal(loaded.uncertainty([0, 7]), fitted_aur.uncertainty([0, 7]))
         assert torch.equal(loaded.expectation([0, 7]), fitted_aur.expectation([0, 7]))
 
@@ -330,6 +401,39 @@ class TestSaveAndLoad:
         assert manifest["options"]["model"]["options"]["dim"] == 8
         assert manifest["options"]["estimator"]["kind"] == "FactorEstimator"
         assert manifest["learned"]["lam"] == fitted_aur.lam_used
+
+    @pytest.mark.parametrize("written", [1, 2])
+    def test_a_folder_of_an_earlier_format_is_the_papers_blend_and_scores_as_before(
+        self, written: int, small_aur: Make, split: al.Split, tmp_path: Path
+    ) -> None:
+        aur = small_aur(blend="sigma", unobserved="model", lam=0.4).fit(split)
+        aur.save(tmp_path / "m")
+        path = tmp_path / "m" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["format"] = written
+        options, learned = manifest["options"], manifest["learned"]
+        for name in ("blend", "unobserved"):
+            del options[name]
+        for name in ("choice", "race", "setting", "spreads"):
+            del learned[name]
+        learned["curve"] = [{"lam": 0.4, "recall@20": 0.1, "tail_recall@50": 0.2}]
+        if written == 1:
+            names = ("joint_weights", "joint_lr", "joint_clip", "joint_epochs")
+            options |= dict(zip(names, ("estimator", 1e-3, 1.0, 100), strict=True)) | {"joint": False}
+        path.write_text(json.dumps(manifest))
+        tensors = {n: v for n, v in load_file(tmp_path / "m" / "tensors.safetensors").items() if "scale" not in n}
+        save_file(tensors, tmp_path / "m" / "tensors.safetensors")
+
+        loaded = al.load_model(tmp_path / "m", device="cpu")
+        assert isinstance(loaded, al.AUR)
+        assert (loaded.blend, loaded.residuals, loaded.unobserved) == ("sigma", "in-sample", "model")
+        assert (loaded.choice, loaded.race, loaded.spreads, loaded.joint) == (None, [], None, None)
+        assert loaded.setting == Setting("in-sample", "model")
+        assert torch.equal(loaded.score([0, 7]), aur.score([0, 7]))
+        sigma = torch.sqrt(torch.exp(log_variance(aur, [0, 7])) / aur.objective.k)
+        torch.testing.assert_close(loaded.uncertainty([0, 7]), sigma)
+        loaded.save(tmp_path / "again")
+        assert torch.equal(al.AUR.load(tmp_path / "again").score([0, 7]), aur.score([0, 7]))
 
     @pytest.mark.parametrize("tail", [al.Tail.count(1_234_567), al.Tail.mass(0.123456789), al.Tail.items(0.85)])
     def test_the_tail_survives(self, small_aur: Make, split: al.Split, tmp_path: Path, tail: al.Tail) -> None:
@@ -378,76 +482,6 @@ def test_paper_models_are_labelled_however_they_are_evaluated(
     told = str(al.evaluate(honest, split, recipe="paper"))
     assert "recipe paper" in told
     assert "chosen on the test part" not in told
-
-
-@pytest.fixture(scope="module")
-def many_items() -> al.Split:
-    """A catalogue that is large enough to be scanned, with enough pairs that hardly any scores are equal."""
-    return al.simulate(n_users=60, n_items=4200, per_user=2000, skew=0.8, seed=2).interactions.split(seed=0)
-
-
-def count_scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
-    """The scans that are prepared from now on."""
-    made: list[Scan] = []
-
-    class Counted(Scan):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            made.append(self)
-
-    monkeypatch.setattr("aleator.aur.aur.Scan", Counted)
-    return made
-
-
-def without_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aleator.aur.aur.available", lambda: False)
-
-
-@pytest.mark.skipif(not available(), reason="this PyTorch multiplies no 8-bit integers here")
-class TestScan:
-    """On a CPU a large catalogue is scanned, which must give what scoring everything gives."""
-
-    @pytest.mark.parametrize("lam", [0.0, 0.4, 1.0])
-    def test_recommendations_and_figures_are_those_of_scoring_everything(
-        self, small_aur: Make, many_items: al.Split, lam: float, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        aur, made = small_aur(lam=lam, device="cpu", estimator__max_epochs=2).fit(many_items), count_scans(monkeypatch)
-        users = aur.fitted.users.decode(np.arange(20)).tolist()
-        scanned, report = aur.recommend(users, k=7), al.evaluate(aur, many_items).to_dict()
-        assert len(made) == 1
-        without_scans(monkeypatch)
-        plain = aur.recommend(users, k=7)
-        assert scanned["item_id"].to_list() == plain["item_id"].to_list()
-        for column in ("score", "expectation", "uncertainty"):
-            np.testing.assert_allclose(scanned[column].to_numpy(), plain[column].to_numpy(), rtol=1e-5, atol=1e-7)
-        again = al.evaluate(aur, many_items).to_dict()
-        for protocol in ("overall", "tail_absolute", "tail_relative"):
-            assert again[protocol] == pytest.approx(report[protocol], abs=1e-9)
-
-    def test_newcomers_allow_lists_and_seen_items_work_as_ever(
-        self, small_aur: Make, many_items: al.Split, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        aur = small_aur(lam=0.3, device="cpu", estimator__max_epochs=2).fit(many_items)
-        made, items = count_scans(monkeypatch), aur.fitted.items.decode(np.arange(50)).tolist()
-        newcomers = {"new": [items[3], items[8], items[21]], "other": [items[1]]}
-        asked: dict[str, Any] = {"k": 5, "allow": items[::2], "deny": [items[4]], "filter_seen": False}
-        scanned = aur.recommend(newcomers, **asked)
-        assert len(made) == 1
-        without_scans(monkeypatch)
-        assert scanned["item_id"].to_list() == aur.recommend(newcomers, **asked)["item_id"].to_list()
-
-    def test_what_was_prepared_is_forgotten_with_a_new_fit(
-        self, small_aur: Make, many_items: al.Split, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        made = count_scans(monkeypatch)
-        aur = small_aur(lam=0.3, device="cpu", estimator__max_epochs=2).fit(many_items)
-        user = aur.fitted.users.decode(np.arange(1)).tolist()
-        before = len(made)
-        for _ in range(2):
-            aur.recommend(user, k=2)
-        assert len(made) == before + 1
-        aur.fit(many_items).recommend(user, k=2)
-        assert len(made) == before + 2
 
 
 @pytest.mark.parametrize("options", [{"solver": "adam", "valid": 0.3}, {"refit": False}])

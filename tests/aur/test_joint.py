@@ -75,7 +75,7 @@ def test_an_observed_item_is_left_out_of_its_own_history(activation: Any, split:
     z, q = both.estimator.z, both.estimator.q
     act = torch.tanh if activation == "tanh" else (lambda x: x)
     for place, item in enumerate(users.item.tolist()):
-        rest = sum(z[i] for i in users.item.tolist() if i != item) / len(users.item) ** 0.5
+        rest = sum(z[i] for i in users.item.tolist() if i != item) / (len(users.item) - 1) ** 0.5
         assert float(observed[place]) == pytest.approx(float((act(rest) * q[item]).sum()), abs=1e-5)
 
 
@@ -106,8 +106,9 @@ def test_sampled_items_estimate_the_loss_of_all(split: al.Split) -> None:
 def test_it_goes_on_from_the_two_stages_and_is_saved(
     weights: Any, small_aur: Callable[..., al.AUR], split: al.Split, tmp_path: Path
 ) -> None:
-    aur = small_aur(joint=al.Joint(weights=weights, max_epochs=3)).fit(split)
-    apart = small_aur().fit(split)
+    short = {"model__iterations": 1, "estimator__max_epochs": 1}  # both have learned little before
+    aur = small_aur(joint=al.Joint(weights=weights, lr=0.02, max_epochs=5), **short).fit(split)
+    apart = small_aur(unobserved="model", **short).fit(split)
     assert aur.log is not None
     assert aur.log.best_epoch >= 1
     assert not torch.equal(aur.model.score([0, 1]), apart.model.score([0, 1]))
@@ -120,7 +121,10 @@ def test_it_goes_on_from_the_two_stages_and_is_saved(
 
 def test_the_two_kinds_of_weights_differ(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
     kinds: list[Any] = ["estimator", "model"]
-    one, other = (small_aur(joint=al.Joint(weights=kind, max_epochs=2), seed=0).fit(split) for kind in kinds)
+    short = {"model__iterations": 1, "estimator__max_epochs": 1}
+    one, other = (small_aur(joint=al.Joint(weights=kind, lr=0.02, max_epochs=4), **short).fit(split) for kind in kinds)
+    assert one.log is not None
+    assert one.log.best_epoch >= 1
     assert not torch.equal(one.score([0]), other.score([0]))
 
 
@@ -132,12 +136,30 @@ def test_what_it_cannot_do_is_refused_before_anything_is_trained(small_aur: Call
         al.AUR(al.LightGCN(calibrate="linear"), joint=al.Joint())
     with pytest.raises(al.AleatorError, match="without a floor"):
         small_aur(joint=al.Joint(), floor=0.0)
-    with pytest.raises(al.AleatorError, match="has no residuals"):
-        small_aur(joint=al.Joint(), residuals="loo")
+    for options in ({"residuals": "loo"}, {"residuals": "constant"}, {"unobserved": "constant"}):
+        with pytest.raises(al.AleatorError, match="takes the expectations of the model"):
+            small_aur(joint=al.Joint(), **options)
+    with pytest.raises(al.AleatorError, match="takes one model"):
+        al.AUR(joint=al.Joint())
+
+
+def test_it_has_one_setting_the_papers(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
+    aur = small_aur(joint=al.Joint(max_epochs=1)).fit(split)
+    assert (aur.setting.residuals, aur.setting.unobserved) == ("in-sample", "model")
+    assert aur.race == []
+
+
+def test_the_spreads_are_those_after_it(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
+    aur = small_aur(joint=al.Joint(lr=0.05, max_epochs=3), model__iterations=1, lam=0.5).fit(split)
+    assert aur.log is not None
+    assert aur.log.best_epoch >= 1
+    kept, blended = aur.spreads, aur.blended
+    blended.measure_spreads()
+    assert blended.spreads == kept
 
 
 def test_where_it_does_not_help_the_two_stages_are_kept(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
-    apart = small_aur().fit(split)
+    apart = small_aur(unobserved="model").fit(split)
     for lr in (1e-12, 30.0):
         aur = small_aur(joint=al.Joint(lr=lr, max_epochs=3)).fit(split)
         if aur.log is not None and aur.log.best_epoch == 0:

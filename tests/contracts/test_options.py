@@ -24,10 +24,13 @@ BASE: dict[str, dict[str, Any]] = {
     "bpr": FACTORS,
     "ease": {},
     "expomf": {"dim": 4, "l2": 1.0, "max_epochs": 15, "patience": 10},
+    "fism": FACTORS | {"dim": 8},
     "graph_filter": {},
     "ips": {"dim": 4},
     "itemknn": {},
     "lightgcn": FACTORS,
+    "lightgcn bpr": FACTORS | {"loss": "bpr"},
+    "lightgcn softmax": FACTORS | {"loss": "softmax"},
     "macr": FACTORS | {"backbone": "lightgcn", "reference": 1.0},
     "mf": {"dim": 4},
     "mf adam": FACTORS | {"solver": "adam"},
@@ -46,6 +49,7 @@ OTHER: dict[str, Any] = {
     "backbone": "mf",
     "batch_size": 5,
     "beta": 0.5,
+    "bias": False,
     "calibrate": "isotonic",
     "check_every": 4,
     "clip": 0.7,
@@ -55,6 +59,7 @@ OTHER: dict[str, Any] = {
     "evenness": 0.4,
     "exposure": 0.5,
     "floor": 0.5,
+    "frequency": False,
     "gamma": 0.1,
     "hidden": 5,
     "history_dropout": 0.3,
@@ -67,6 +72,7 @@ OTHER: dict[str, Any] = {
     "l2": 7.0,
     "lam": 0.123,
     "layers": 1,
+    "loss": "bpr",
     "lr": 0.005,
     "max_epochs": 2,
     "mu": 0.43,
@@ -91,6 +97,7 @@ OTHER: dict[str, Any] = {
     "shrink": 50.0,
     "solver": "adam",
     "tail": al.Tail.items(0.2),
+    "temperature": 2.0,
     "tolerance": 0.5,
     "user_exponent": 0.9,
     "user_variance": 0.1,
@@ -98,7 +105,12 @@ OTHER: dict[str, Any] = {
     "valid": 0.4,
     "weight_decay": 7.0,
 }
-SPECIAL: dict[str, dict[str, Any]] = {"expomf": {"precision": 1.0}, "mf adam": {"solver": "als"}}
+SPECIAL: dict[str, dict[str, Any]] = {
+    "ue": {"bias": True},
+    "expomf": {"precision": 1.0},
+    "lightgcn bpr": {"loss": "softmax"},
+    "mf adam": {"solver": "als"},
+}
 
 
 @pytest.fixture(scope="module")

@@ -290,6 +290,22 @@ def test_balanced_takes_as_many_of_every_item(share: float, taken: list[int]) ->
     assert set(carved.train.user.tolist()) == set(range(400))
 
 
+def test_balanced_goes_no_higher_than_half_of_the_items_can() -> None:
+    """Two popular items among 20 would otherwise give most of the part."""
+    rng = np.random.default_rng(0)
+    sizes = [8] * 10 + [20] * 8 + [300] * 2
+    rows = [(u, i) for i, size in enumerate(sizes) for u in rng.choice(400, size, replace=False)]
+    data = Interactions.of([u for u, _ in rows], [i for _, i in rows])
+    carved = bare(data, valid_by="balanced").carve(0.2)  # 168 of 840 pairs: the share alone needs a level of 24
+    half = data.popularity // 2
+    assert int(np.minimum(half, 24).sum()) == 168
+    level = int(np.median(half))
+    assert level == 7  # of 4 and 10
+    assert (carved.valid.popularity <= np.minimum(half, level)).all()
+    assert int(np.minimum(half, level).sum()) - len(carved.valid) <= data.n_users
+    assert carved.valid.popularity.max() == level
+
+
 @given(rows=ROWS, share=st.sampled_from([0.05, 0.1, 0.3, 0.5, 0.9]), seed=st.integers(0, 9))
 def test_balanced_is_the_least_level_that_holds_the_share(
     rows: list[tuple[int, int, int]], share: float, seed: int
@@ -302,6 +318,7 @@ def test_balanced_is_the_least_level_that_holds_the_share(
     half = data.popularity // 2
     levels = range(int(half.max()) + 1)
     level = next((c for c in levels if np.minimum(half, c).sum() >= share * len(data)), int(half.max()))
+    level = min(level, max(int(np.median(half[half > 0])), 1)) if half.any() else 0
     full = np.minimum(half, level)
     assert (carved.valid.popularity <= full).all()
     given_back = int(full.sum()) - len(carved.valid)

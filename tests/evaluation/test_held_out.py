@@ -1,4 +1,4 @@
-"""Recall on held-out pairs against a count by hand."""
+"""Metrics on held-out pairs against a count by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.vocabulary import Vocabulary
 from aleator.device import BUDGETS
-from aleator.evaluation.held_out import HeldOut
+from aleator.evaluation import held_out
+from aleator.evaluation.held_out import HeldOut, Measured
 
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS = 20, 15
@@ -38,29 +39,47 @@ def masks() -> tuple[Matrix, Matrix, Matrix]:
     return fitted, held, tail
 
 
-def by_hand(scores: Matrix, fitted: Matrix, held: Matrix, tail: Matrix, k: int, tail_k: int) -> tuple[Matrix, Matrix]:
-    overall, of_tail = [], []
+def by_hand(scores: Matrix, fitted: Matrix, held: Matrix, tail: Matrix, k: int, tail_k: int) -> list[Matrix]:
+    """Recall and NDCG at k and the recall of tail items at tail_k, of each user with held-out pairs."""
+    overall, gains, of_tail = [], [], []
     for user in np.flatnonzero(held.any(1)):
         order = sorted(np.flatnonzero(~fitted[user]), key=lambda i: (-scores[user, i], i))
         wanted = set(np.flatnonzero(held[user]))
         wanted_tail = {i for i in wanted if tail[i]}
         overall.append(len(wanted & set(order[:k])) / len(wanted))
+        gain = sum(1 / math.log2(place + 2) for place, item in enumerate(order[:k]) if item in wanted)
+        gains.append(gain / sum(1 / math.log2(place + 2) for place in range(min(len(wanted), k))))
         of_tail.append(len(wanted_tail & set(order[:tail_k])) / len(wanted_tail) if wanted_tail else math.nan)
-    return np.array(overall), np.array(of_tail)
+    return [np.array(column) for column in (overall, gains, of_tail)]
 
 
-@pytest.mark.parametrize(("k", "tail_k"), [(3, 5), (5, 3), (20, 50)])
-@pytest.mark.parametrize("memory", [None, 24 * N_ITEMS * 3])
-def test_both_recalls_of_each_scoring_equal_a_count_by_hand(
-    masks: tuple[Matrix, Matrix, Matrix],
-    k: int,
-    tail_k: int,
-    memory: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def assert_equal(found: Measured, scores: list[Matrix], masks: tuple[Matrix, Matrix, Matrix]) -> None:
+    """Against the count by hand, at the cut-offs of the module."""
+    for place, of_scoring in enumerate(scores):
+        expected = by_hand(of_scoring, *masks, held_out.K, held_out.TAIL_K)
+        for mine, theirs in zip((found.recall, found.ndcg, found.tail), expected, strict=True):
+            assert mine.shape == (len(scores), len(theirs))
+            np.testing.assert_allclose(mine[place], theirs, rtol=1e-9)
+
+
+@pytest.fixture(params=[(3, 5), (5, 3), (20, 50)], ids=str)
+def cuts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Other cut-offs, which few items can reach."""
+    k, tail_k = request.param
+    monkeypatch.setattr(held_out, "K", k)
+    monkeypatch.setattr(held_out, "TAIL_K", tail_k)
+    return k, tail_k
+
+
+@pytest.fixture(params=[None, 24 * N_ITEMS * 3], ids=["one block", "many blocks"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param is not None:
+        monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], score_bytes=request.param))
+
+
+@pytest.mark.usefixtures("cuts", "memory")
+def test_the_metrics_of_each_scoring_equal_a_count_by_hand(masks: tuple[Matrix, Matrix, Matrix]) -> None:
     fitted, held, tail = masks
-    if memory is not None:
-        monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], score_bytes=memory))
     rng = np.random.default_rng(1)
     scores = [rng.normal(size=held.shape), rng.integers(0, 2, held.shape).astype(float), np.zeros(held.shape)]
 
@@ -68,19 +87,37 @@ def test_both_recalls_of_each_scoring_equal_a_count_by_hand(
         return (torch.from_numpy(s)[users.index] for s in scores)
 
     check = HeldOut(pairs(fitted), pairs(held), CPU, tail=torch.from_numpy(tail))
-    overall, of_tail = check.recall(scorings, k, tail_k)
-    assert overall.shape == of_tail.shape == (3, int(held.any(1).sum()))
-    for place, s in enumerate(scores):
-        expected = by_hand(s, fitted, held, tail, k, tail_k)
-        np.testing.assert_allclose(overall[place], expected[0], rtol=1e-12)
-        np.testing.assert_allclose(of_tail[place], expected[1], rtol=1e-12)
+    found = check.measure(scorings)
+    assert_equal(found, scores, masks)
+    assert torch.isnan(found.tail[:, held.any(1)[:4].sum()]).all()  # user 4 has no held-out tail item
+    some = found[torch.tensor([2, 0])]
+    assert torch.equal(some.recall, found.recall[[2, 0]])
+    assert torch.equal(some.ndcg, found.ndcg[[2, 0]])
 
 
-def test_without_a_tail_every_item_is_tail(masks: tuple[Matrix, Matrix, Matrix]) -> None:
+@pytest.mark.usefixtures("cuts", "memory")
+def test_the_metrics_of_blends_equal_a_count_by_hand(masks: tuple[Matrix, Matrix, Matrix]) -> None:
+    fitted, held, tail = masks
+    rng = np.random.default_rng(2)
+    one, other = rng.normal(size=held.shape), rng.normal(size=held.shape)
+    lams = [0.0, 0.1, 0.25, 0.5, 0.8, 1.0]
+
+    def parts(users: Users) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.from_numpy(one)[users.index], torch.from_numpy(other)[users.index]
+
+    check = HeldOut(pairs(fitted), pairs(held), CPU, tail=torch.from_numpy(tail))
+    assert_equal(check.measure_blends(parts, lams), [lam * one + (1 - lam) * other for lam in lams], masks)
+
+
+def test_without_a_tail_every_item_is_tail(
+    masks: tuple[Matrix, Matrix, Matrix], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fitted, held, _ = masks
+    monkeypatch.setattr(held_out, "K", 4)
+    monkeypatch.setattr(held_out, "TAIL_K", 4)
     scores = torch.from_numpy(np.random.default_rng(1).normal(size=held.shape))
-    overall, of_tail = HeldOut(pairs(fitted), pairs(held), CPU).recall(lambda users: [scores[users.index]], 4, 4)
-    assert torch.equal(overall, of_tail)
+    found = HeldOut(pairs(fitted), pairs(held), CPU).measure(lambda users: [scores[users.index]])
+    assert torch.equal(found.recall, found.tail)
 
 
 def test_a_sample_of_the_users_is_seeded_and_only_of_those_with_held_out_pairs(

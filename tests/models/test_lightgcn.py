@@ -12,6 +12,7 @@ from torch import Tensor
 import aleator as al
 from aleator.models.lightgcn import LightGCN
 from aleator.training.graph import Graph
+from aleator.training.negatives import unobserved
 
 from .literal import same_gradients, squared_error, tiny_world
 
@@ -56,7 +57,78 @@ def test_the_loss_is_the_papers_in_value_and_gradient(layers: int) -> None:
 
     penalty = theirs[[4, 0, 3]].square().sum() + items.square().sum() * 3 / 6  # of the embeddings, not of the factors
     expected = squared_error(score, users, 9, 0.3) + 0.07 * penalty
-    same_gradients(model.loss(users, torch.Generator()), expected, model.parameters(), exact=1e-5)
+    same_gradients(model.objective(users, torch.Generator()), expected, model.parameters(), exact=1e-5)
+
+
+def penalty_of(model: LightGCN, batch: list[int]) -> Tensor:
+    theirs, items = model.embeddings
+    return theirs[batch].square().sum() + items.square().sum() * len(batch) / 6
+
+
+def test_bpr_is_its_authors_loss_in_value_and_gradient() -> None:
+    model, batch = started(loss="bpr", draws=2, l2=0.07), [4, 0, 3]
+    users, factors = model.histories.batch(torch.tensor(batch)), propagated(model)
+    others = unobserved(users, 9, 2, torch.Generator().manual_seed(1))
+    expected = 0.07 * penalty_of(model, batch)
+    for n, (row, item, weight) in enumerate(zip(users.row, users.item, users.weight, strict=True)):
+        x = factors[batch[int(row)]]
+        for j in others.item[2 * n : 2 * n + 2].tolist():
+            difference = (x * (factors[6 + int(item)] - factors[6 + j])).sum()
+            expected = expected - weight.double() / 2 * torch.log(torch.sigmoid(difference))
+    mine = model.objective(users, torch.Generator().manual_seed(1))
+    same_gradients(mine, expected, model.parameters(), exact=1e-5)
+
+
+@pytest.mark.parametrize("draws", ["auto", 4])
+def test_softmax_is_the_share_of_an_item_among_itself_and_the_negatives(draws: Any) -> None:
+    """All 9 items are drawn by "auto". The user's own are left out."""
+    model, batch = started(loss="softmax", draws=draws, temperature=0.5, l2=0.07), [4, 0, 3]
+    users, factors = model.histories.batch(torch.tensor(batch)), propagated(model)
+    factors = factors / factors.norm(dim=1, keepdim=True)
+    drawn = torch.randperm(9, generator=torch.Generator().manual_seed(1))[: 9 if draws == "auto" else draws].tolist()
+    expected = 0.07 * penalty_of(model, batch)
+    for row, item, weight in zip(users.row, users.item, users.weight, strict=True):
+        x, taken = factors[batch[int(row)]], users.item[users.row == row].tolist()
+        assert not set(taken) >= set(drawn)
+        each = {j: torch.exp((x * factors[6 + j]).sum() / 0.5) for j in {int(item), *set(drawn).difference(taken)}}
+        expected = expected - weight.double() * torch.log(each[int(item)] / sum(each.values()))
+    mine = model.objective(users, torch.Generator().manual_seed(1))
+    same_gradients(mine, expected, model.parameters(), exact=1e-5)
+
+
+def test_softmax_scores_are_cosines_before_the_calibration() -> None:
+    model = started(loss="softmax", layers=2)
+    model.publish()
+    factors = propagated(model)
+    expected = torch.nn.functional.cosine_similarity(factors[:6, None], factors[None, 6:], dim=2)
+    torch.testing.assert_close(model.table.users @ model.table.items.T, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["bpr", "softmax"])
+def test_other_losses_are_calibrated_and_not_trained_jointly(loss: Any, split: al.Split) -> None:
+    assert (LightGCN().calibrate, LightGCN(loss=loss).calibrate) == ("none", "linear")
+    assert LightGCN(loss=loss, calibrate="isotonic").calibrate == "isotonic"
+    with pytest.raises(al.AleatorError, match="cannot be trained jointly"):
+        al.AUR(LightGCN(loss=loss, calibrate="none"), joint=al.Joint())
+    model = LightGCN(dim=8, loss=loss, lr=0.02, max_epochs=20, l2=1e-3).fit(split)
+    observed = model.score_pairs(model.histories.batch(torch.arange(20)))
+    everything = model.score_block(model.histories.batch(torch.arange(20)))
+    assert 0 < float(everything.mean()) < float(observed.mean()) < 1.1
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"draws": 3}, "draws"),
+        ({"temperature": 0.1}, "temperature"),
+        ({"loss": "bpr", "temperature": 0.1}, "temperature"),
+        ({"loss": "bpr", "negatives": "each"}, "negatives"),
+        ({"loss": "softmax", "calibrate": "none", "mu": 0.3}, "mu"),
+    ],
+)
+def test_options_without_an_effect_beside_the_loss_are_refused(options: Any, name: str) -> None:
+    with pytest.raises(al.AleatorError, match=f"option {name} of LightGCN has no effect"):
+        LightGCN(**options)
 
 
 def test_what_is_published_are_the_propagated_embeddings() -> None:
@@ -95,7 +167,9 @@ def test_a_newcomer_gets_scores_like_those_of_a_user_with_the_same_history(split
     assert likeness > 0.9
 
 
-@pytest.mark.parametrize(("option", "value"), [("layers", -1), ("l2", -0.1), ("dim", 0)])
+@pytest.mark.parametrize(
+    ("option", "value"), [("layers", -1), ("l2", -0.1), ("dim", 0), ("draws", 0), ("temperature", 0.0)]
+)
 def test_options_that_make_no_sense_are_refused(option: str, value: Any) -> None:
     with pytest.raises(al.AleatorError, match=option):
-        LightGCN(**{option: value})
+        LightGCN(loss="softmax", **{option: value})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from implicit.cpu.als import AlternatingLeastSquares
 from torch import Tensor
 
 import aleator as al
 from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
+from aleator.models import mf
 from aleator.models.factors import FactorTable
 
 
@@ -30,21 +32,44 @@ def objective(model: al.MF) -> float:
     x, y = model.table.users.detach().double(), model.table.items.detach().double()
     label = (weight > 0).double()
     w = torch.where(weight > 0, weight, model.mu)
-    penalty = model.l2 * (x.square().sum() + y.square().sum())
+    n_u, n_i = weight.sum(1) + model.mu * len(y), weight.sum(0) + model.mu * len(x)
+    if not model.frequency:
+        n_u, n_i = torch.ones_like(n_u), torch.ones_like(n_i)
+    penalty = model.l2_used * ((n_u[:, None] * x.square()).sum() + (n_i[:, None] * y.square()).sum())
     return float((w * (x @ y.T - label).square()).sum() + penalty)
 
 
-def by_torch(data: Interactions, **options: Any) -> al.MF:
-    model = al.MF(**options)
-    model.data = data
-    model._by_als_in_torch()
+def by_cholesky(data: Interactions, monkeypatch: pytest.MonkeyPatch, **options: Any) -> al.MF:
+    """Fitted with the solver of a GPU, on the CPU."""
+    model, made = al.MF(device="cpu", **options), mf.ALS.__init__
+    with monkeypatch.context() as patch:
+        patch.setattr(mf.ALS, "__init__", lambda als, of, exact: made(als, of, exact=True))
+        model.fit_pairs(data)
+    assert model.solved_by == "cholesky"
     return model
 
 
+def by_implicit(data: Interactions, model: al.MF) -> al.MF:
+    """The same objective without `frequency`, fitted by the library implicit."""
+    weighted = data.csr.astype(np.float32)
+    als = AlternatingLeastSquares(
+        factors=model.dim,
+        alpha=1 / model.mu,
+        regularization=model.l2_used / model.mu,  # implicit's objective is ours divided by mu
+        iterations=model.iterations,
+        random_state=0,
+        num_threads=1,
+    )
+    als.fit(weighted, show_progress=False)
+    found = copy.copy(model)
+    found.table = FactorTable(torch.from_numpy(als.user_factors), torch.from_numpy(als.item_factors))
+    return found
+
+
 @pytest.mark.parametrize("weighted", [False, True])
-def test_als_in_torch_is_as_good_as_implicits(weighted: bool) -> None:
+def test_als_is_as_good_as_implicits(weighted: bool) -> None:
     """They start from other random factors, so one world says little: recalls are averaged over several."""
-    options: dict[str, Any] = {"dim": 8, "l2": 0.05, "iterations": 15}
+    options: dict[str, Any] = {"dim": 8, "l2": 0.05, "frequency": False, "iterations": 15}
     recalls = []
     for seed in range(4):
         split = simulate(n_users=300, n_items=120, per_user=60, seed=seed).interactions.split(seed=0)
@@ -52,8 +77,8 @@ def test_als_in_torch_is_as_good_as_implicits(weighted: bool) -> None:
         if weighted:
             weight = np.random.default_rng(0).uniform(0.5, 3, len(data))
             data = Interactions.of(data.user, data.item, weight=weight, users=data.users, items=data.items)
-        theirs, ours = al.MF(device="cpu", **options).fit(data), by_torch(data, **options)
-        assert (theirs.solved_by, ours.solved_by) == ("implicit", "torch")
+        ours = al.MF(device="cpu", **options).fit(data)
+        theirs = by_implicit(data, ours)
         assert objective(ours) == pytest.approx(objective(theirs), rel=0.03)
         recalls.append([al.evaluate(m, split, k=(20,)).mean("overall", "recall@20") for m in (ours, theirs)])
     mine, implicits = np.mean(recalls, axis=0)
@@ -61,16 +86,71 @@ def test_als_in_torch_is_as_good_as_implicits(weighted: bool) -> None:
     assert mine > 0.3
 
 
-def test_each_iteration_of_als_lowers_the_objective(larger: al.Split) -> None:
-    values = [objective(by_torch(larger.everything, dim=8, iterations=n)) for n in (1, 2, 4, 8)]
+@pytest.mark.parametrize("options", [{"l2": 0.01}, {"l2": 2.0, "frequency": False}])
+def test_conjugate_gradients_and_cholesky_end_at_the_same_place(
+    larger: al.Split, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"dim": 4, "iterations": 60, **options}
+    steps = al.MF(device="cpu", **options)
+    steps.fit_pairs(larger.everything)
+    exact = by_cholesky(larger.everything, monkeypatch, **options)
+    assert steps.solved_by == "conjugate gradients"
+    assert objective(steps) == pytest.approx(objective(exact), rel=1e-4)
+    torch.testing.assert_close(steps.score([0, 1, 2]), exact.score([0, 1, 2]), atol=0.02, rtol=0.05)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_each_iteration_of_als_lowers_the_objective(
+    larger: al.Split, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = []
+    for iterations in (1, 2, 4, 8):
+        options: dict[str, Any] = {"dim": 8, "l2": 0.01, "iterations": iterations}
+        if exact:
+            model = by_cholesky(larger.everything, monkeypatch, **options)
+        else:
+            model = al.MF(device="cpu", **options)
+            model.fit_pairs(larger.everything)
+        values.append(objective(model))
     assert values == sorted(values, reverse=True)
     assert len(set(values)) == 4
 
 
-def test_adam_reaches_the_same_minimum_in_expectation(larger: al.Split) -> None:
+@pytest.mark.parametrize("frequency", [True, False])
+def test_users_are_solved_with_their_own_penalty(small: Interactions, frequency: bool) -> None:
+    """Rendle et al., 2022: l2 times the weight of a user's pairs and mu for every item. In float64, row by row."""
+    model = al.MF(dim=3, l2=0.03, mu=0.2, frequency=frequency, device="cpu").fit(small)
+    y, weight = model.table.items.double().numpy(), small.csr.toarray()
+    for user, row in enumerate(weight.astype(np.float64)):
+        w = np.where(row > 0, row, 0.2)
+        l2 = 0.03 * (row.sum() + 0.2 * len(y)) if frequency else 0.03
+        x = np.linalg.solve((y * w[:, None]).T @ y + l2 * np.eye(3), y.T @ (w * (row > 0)))
+        np.testing.assert_allclose(model.table.users[user], x, rtol=1e-3, atol=1e-5)
+    gradient = slope_of_items(model)
+    assert gradient < 0.02  # the items too are at their minimum
+
+
+def slope_of_items(model: al.MF) -> float:
+    """How steep the literal objective is in the items, against its slope where the items are 0."""
+    kept, slopes = model.table.items, []
+    for items in (kept, torch.zeros_like(kept)):
+        x, y = model.table.users.double(), items.double().requires_grad_()
+        weight = torch.from_numpy(model.fitted.csr.toarray()).double()
+        n_i = weight.sum(0) + model.mu * len(x) if model.frequency else torch.ones(len(y), dtype=torch.float64)
+        w = torch.where(weight > 0, weight, model.mu)
+        loss = (w * (x @ y.T - (weight > 0).double()).square()).sum()
+        (loss + model.l2_used * (n_i[:, None] * y.square()).sum()).backward()  # type: ignore[no-untyped-call]
+        assert y.grad is not None
+        slopes.append(float(y.grad.norm()))
+    return slopes[0] / slopes[1]
+
+
+@pytest.mark.parametrize("penalty", [{"l2": 0.5, "frequency": False}, {"l2": 0.003}])
+def test_adam_reaches_the_same_minimum_in_expectation(larger: al.Split, penalty: dict[str, Any]) -> None:
     """mu = 1 draws every unobserved pair, so the objective is the same without noise."""
-    options: dict[str, Any] = {"dim": 4, "mu": 1.0, "l2": 0.5}
-    exact = by_torch(larger.everything, iterations=60, **options)
+    options: dict[str, Any] = {"dim": 4, "mu": 1.0, **penalty}
+    exact = al.MF(iterations=60, device="cpu", **options)
+    exact.fit_pairs(larger.everything)
     model = al.MF(solver="adam", lr=0.03, max_epochs=100, batch_size=75, **options)
     model.fit_pairs(larger.everything)
     assert objective(model) <= 1.03 * objective(exact)
@@ -109,13 +189,21 @@ def literal(model: al.MF, users: Users, drawn: Tensor) -> Tensor:
                 total = total + observed[place, item] * (score - 1) ** 2
             elif drawn[place, item]:
                 total = total + score**2
-        total = total + model.l2 * (x[user].square().sum() + y.square().sum() / model.fitted.n_users)
+        on_user, on_items = 1.0, torch.full((len(y),), 1 / model.fitted.n_users, dtype=torch.float64)
+        if model.frequency:
+            mine = {item: weight for (row, item), weight in observed.items() if row == place}
+            on_user = sum(mine.values()) + model.mu * len(y)
+            on_items = torch.tensor([mine.get(item, 0.0) + model.mu for item in range(len(y))], dtype=torch.float64)
+        total = total + model.l2_used * (on_user * x[user].square().sum() + on_items @ y.square().sum(1))
     return total
 
 
+@pytest.mark.parametrize("frequency", [True, False])
 @pytest.mark.parametrize("negatives", ["each", "shared"])
-def test_adams_loss_equals_the_literal_one_in_value_and_gradient(small: Interactions, negatives: Any) -> None:
-    model = with_factors(small, mu=0.4, l2=0.07, negatives=negatives)
+def test_adams_loss_equals_the_literal_one_in_value_and_gradient(
+    small: Interactions, negatives: Any, frequency: bool
+) -> None:
+    model = with_factors(small, mu=0.4, l2=0.07, negatives=negatives, frequency=frequency)
     users = model.histories.batch(torch.tensor([4, 0, 3]))
     shape, draw = (3, small.n_items), torch.Generator().manual_seed(7)
     if negatives == "each":
@@ -144,8 +232,11 @@ def test_adams_loss_is_weighted_least_squares_on_average(small: Interactions, ne
     assert abs(float(losses.mean()) - objective(model)) < 4 * error
 
 
-def test_with_all_negatives_adams_gradient_is_that_of_weighted_least_squares(small: Interactions) -> None:
-    model = with_factors(small, mu=0.3, l2=0.05)
+@pytest.mark.parametrize("frequency", [True, False])
+def test_with_all_negatives_adams_gradient_is_that_of_weighted_least_squares(
+    small: Interactions, frequency: bool
+) -> None:
+    model = with_factors(small, mu=0.3, l2=0.05, frequency=frequency)
     users = model.histories.batch(torch.tensor([4, 0, 3]))
     nothing = torch.zeros(3, small.n_items)
     drawn, kept = (literal(model, users, d) for d in (nothing + 1, nothing))
@@ -180,7 +271,7 @@ def test_batches_of_users_add_up_to_the_whole_loss(small: Interactions, mu: floa
 
 def test_a_history_is_enough_to_get_a_users_own_scores(larger: al.Split) -> None:
     data = larger.everything
-    for model in (al.MF(dim=16).fit(data), by_torch(data, dim=16)):
+    for model in (al.MF(dim=16).fit(data), al.MF(dim=16, l2=0.005, frequency=False).fit(data)):
         for user in (0, 17, 123):
             history = data.item[data.user == user].tolist()
             torch.testing.assert_close(model.score({"new": history}), model.score([user]), atol=2e-4, rtol=1e-3)
@@ -218,16 +309,9 @@ def test_more_dimensions_than_items_without_a_penalty_still_fit(small: Interacti
     assert torch.isfinite(model.score({"new": [0, 1]})).all()
 
 
-def test_without_implicit_there_is_a_clear_error_and_no_other_solver(
-    larger: al.Split, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "implicit" else find(name, *a))
-    with pytest.raises(al.AleatorError, match="needs the library implicit"):
-        al.MF(dim=4, device="cpu").fit(larger)
-
-
-@pytest.mark.parametrize(("options", "expected"), [({}, "implicit"), ({"solver": "adam", "max_epochs": 2}, "adam")])
+@pytest.mark.parametrize(
+    ("options", "expected"), [({}, "conjugate gradients"), ({"solver": "adam", "max_epochs": 2}, "adam")]
+)
 def test_the_manifest_says_which_solver_ran(
     larger: al.Split, tmp_path: Path, options: dict[str, Any], expected: str
 ) -> None:

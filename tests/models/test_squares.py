@@ -29,21 +29,30 @@ def tables(users: Users, dim: int = 3) -> list[Tensor]:
     return [torch.randn(s, generator=draw, dtype=torch.float64).requires_grad_() for s in shapes]
 
 
+def ratios(users: Users) -> Tensor:
+    """A number for each observed pair. One of them is 0."""
+    return torch.linspace(0, 2, len(users.item), dtype=torch.float64)
+
+
 @pytest.mark.parametrize(("mu", "positive"), [(0.1, 1.0), (1.0, 3.0)])
 @pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("dim", [3, 8])  # few and many for a batch of 4
 def test_value_and_gradient_are_those_of_the_sum_over_pairs(
-    mu: float, positive: float, shifted: bool, dim: int
+    mu: float, positive: float, shifted: bool, scaled: bool, dim: int
 ) -> None:
     users = batch()
     x, y, less = tables(users, dim)
-    taken = {(int(r), int(i)): less[n] for n, (r, i) in enumerate(zip(users.row, users.item, strict=True))}
+    ratio = ratios(users)
+    number = {(int(r), int(i)): n for n, (r, i) in enumerate(zip(users.row, users.item, strict=True))}
 
     def score(place: int, item: int, observed: bool) -> Tensor:
         r = (x[place] * y[item]).sum()
-        return r - taken[place, item] if observed and shifted else r
+        r = r - less[number[place, item]] if observed and shifted else r
+        return r * ratio[number[place, item]] if observed and scaled else r
 
-    mine = squares.squared_error(x, y, users, mu, positive=positive, less=less if shifted else None)
+    given: dict[str, Any] = {"less": less if shifted else None, "ratio": ratio if scaled else None}
+    mine = squares.squared_error(x, y, users, mu, positive=positive, **given)
     theirs = literal_error(score, users, 9, mu, positive)
     same_gradients(2 * mine, 2 * theirs, [x, y, less] if shifted else [x, y])
 
@@ -60,7 +69,7 @@ def test_it_takes_a_gradient_in_one_side_alone() -> None:
 def test_drawn_negatives_give_the_same_on_average(negatives: Any, mu: float) -> None:
     users, draw = batch(), torch.Generator().manual_seed(0)
     x, y, less = (table.detach() for table in tables(users))
-    options: dict[str, Any] = {"positive": 2.0, "less": less}
+    options: dict[str, Any] = {"positive": 2.0, "less": less, "ratio": ratios(users)}
     drawn = {"negatives": negatives, "draw": draw} | options
     losses = torch.stack([squares.squared_error(x, y, users, mu, **drawn) for _ in range(2000)])
     error = float(losses.std()) / 2000**0.5

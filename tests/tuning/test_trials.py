@@ -85,7 +85,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(split: al.Split
         def fake(options: dict[str, Any]) -> dict[str, Any]:
             if len(seen) == when:
                 raise KeyboardInterrupt
-            return found(1 / (1 + abs(np.log(options["model.l2"] / 0.01)) + options["model.mu"]))
+            return found(1 / (1 + abs(np.log(options.get("model.l2", 0.05) / 0.01)) + options["model.mu"]))
 
         return fake
 

@@ -38,6 +38,9 @@ from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
 from aleator.ranking.blend import Blending, Spreads, blend, uncertainty
+from aleator.ranking.derived import Derived
+from aleator.ranking.listed import listed
+from aleator.ranking.vectors import Factors, Vectors
 from aleator.recommender import Recommender, Who, as_split
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
@@ -92,9 +95,7 @@ class AUR(Recommender):
     tail_rule: Tail = field(init=False)  # that of the recipe, or the option `tail`
     tail_items: Tensor = field(init=False)  # [n_items] which items are tail by that rule
     _untrained: Estimator = field(init=False)  # the estimator with its options as they were given
-    _joined: tuple[Tensor, Tensor, Tensor] | None = field(
-        default=None, init=False
-    )  # item factors of both parts, joined
+    _items_of_both: Derived[Tensor] = field(default_factory=lambda: Derived(_joined), init=False)  # item factors
 
     paper: ClassVar[dict[str, Any]] = {
         "floor": 1e-3,
@@ -112,7 +113,7 @@ class AUR(Recommender):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model is None:
-            self.contenders = tuple(self.contenders) or (models.UE(), models.MF())
+            self.contenders = tuple(self.contenders) or (models.FISM(), models.MF())
         for model in self.entrants:
             self._check_model(model)
         require(
@@ -299,16 +300,37 @@ class AUR(Recommender):
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
         """[B, dim] and [n_items, dim], whose inner products are the scores. lam is on the side of the users alone."""
-        if self.spreads is None:
-            return None
-        of_model, of_estimator = self.model.factors(users), self.estimator.factors(users)
-        if of_model is None or of_estimator is None:
+        return self._both(self.model.factors(users), users)
+
+    def low_rank(self, rank: int) -> Factors | None:
+        found = self.model.low_rank(rank)
+        return None if found is None or self.spreads is None else lambda users: self._both(found(users), users)
+
+    def _both(self, of_model: tuple[Tensor, Tensor] | None, users: Users) -> tuple[Tensor, Tensor] | None:
+        """The factors of the blend, from those of the model. None if there are none."""
+        of_estimator = self.estimator.factors(users)
+        if of_model is None or of_estimator is None or self.spreads is None:
             return None
         (x, y), (p, q) = of_model, of_estimator
-        if self._joined is None or self._joined[0] is not y or self._joined[1] is not q:
-            of_r, of_s = self.spreads.shares
-            self._joined = y, q, torch.cat([y * of_r, q * of_s], 1)
-        return torch.cat([x * self.lam_used, p * (1 - self.lam_used)], 1), self._joined[2]
+        return torch.cat([self.lam_used * x, (1 - self.lam_used) * p], 1), self._items_of_both(
+            y, q, *self.spreads.shares
+        )
+
+    def vectors(self, users: Who | None = None, *, lam: float | None = None, rank: int | None = None) -> Vectors:
+        """Vectors of users and items whose inner products are the scores, for a nearest-neighbour index.
+
+        lam is part of the users' vectors alone: the vectors of the items are the same for each lam.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers. By default all users.
+            lam: The knob of these vectors: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
+            rank: For models that score by an item-item matrix: the dimensions of a truncated SVD of it. The vectors are
+                then approximate, and `recall` says how many of the first 20 items they keep.
+
+        Returns:
+            Ids and vectors of users and items, and a mask of the items that have a training interaction.
+        """
+        return super().vectors(users, rank=rank) if lam is None else self.at(lam).vectors(users, rank=rank)
 
     def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
         """The expectation r of users against items: what the model alone predicts.
@@ -397,9 +419,9 @@ class AUR(Recommender):
         self.lam_used = float(lam)
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
-        shown, at = torch.unique(items.clamp_min(0), return_inverse=True)
-        r, sigma = (part.gather(1, at) for part in self.parts(users, shown))
-        return {"expectation": r, "uncertainty": sigma} | super().explain(users, items)
+        s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
+        parts = {"expectation": self.model.score_listed(users, items), "uncertainty": self._sigma(s)}
+        return parts | super().explain(users, items)
 
     @property
     def tail_mask(self) -> Tensor:
@@ -454,7 +476,7 @@ class AUR(Recommender):
         self.lam_used, self.tail_rule = learned["lam"], Tail.parse(learned["tail"])
         self.choice = None if learned["choice"] is None else Choice.restore(learned["choice"])
         self.race = [Result(**result) for result in learned["race"]]
-        self.setting = Setting(**learned["setting"])
+        self.setting = Setting.restore(learned["setting"])
         self.spreads = None if learned["spreads"] is None else Spreads(**learned["spreads"])
         self.label_scale = LabelScale(tensors["scale.x"], tensors["scale.y"]) if "scale.x" in tensors else None
         self.tail_items = tensors["tail"]
@@ -465,6 +487,11 @@ class AUR(Recommender):
         self.log = None if learned["joint"] is None else Log(**learned["joint"])
         mine = {name.removeprefix("estimator."): v for name, v in tensors.items() if name.startswith("estimator.")}
         self.estimator.set_tensors(mine)
+
+
+def _joined(y: Tensor, q: Tensor, of_r: float, of_s: float) -> Tensor:
+    """The item factors of both parts side by side."""
+    return torch.cat([y * of_r, q * of_s], 1)
 
 
 def _check_lam(lam: float | str, auto: bool = True) -> None:

@@ -148,7 +148,8 @@ def highest(values: Tensor) -> int:
 def standard_error(difference: Tensor) -> Tensor:
     """The standard error of the mean over users of paired differences [V, U], [V]."""
     n = difference.shape[1]
-    return difference.std(dim=1, correction=min(n - 1, 1)) / n**0.5
+    spread: Tensor = difference.std(dim=1, correction=min(n - 1, 1))
+    return spread.div(n**0.5)
 
 
 def _change(value: float, reference: float) -> str:

@@ -2,10 +2,10 @@
 
 The paper takes those of the model. Others can serve better.
 
-Observed pairs. If a model was fitted to a pair, the residual of that pair understates the noise. Some models have a closed form that
-leaves the pair out of the user's side: out of the history, or out of the user's least squares. The item side of such a
-model has still seen the pair. Cross-fitting leaves the pair out of everything. It splits the pairs into a few random
-parts, fits the model again without each part in turn, and predicts that part (Chernozhukov et al., 2018).
+Observed pairs. If a model was fitted to a pair, the residual of that pair understates the noise. Some models have a
+closed form that leaves the pair out of the user's side: out of the history, or out of the user's least squares. The item
+side of such a model has still seen the pair. Cross-fitting leaves the pair out of everything. It splits the pairs into a
+few random parts, fits the model again without each part in turn, and predicts that part (Chernozhukov et al., 2018).
 
 Unobserved pairs. There the squared residual is r^2, so s becomes an echo of r. With a constant instead, s only learns
 where observed pairs are and how well the model foresees them, and it complements r. With a constant on the observed

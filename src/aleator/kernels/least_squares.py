@@ -1,40 +1,42 @@
-"""Exact least squares for many users (or items) at once."""
+"""Least squares for many users (or items) at once: exactly, or some steps towards it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.device import budget
+from aleator.kernels.ragged import history_sum, pair_products
 
 
-def least_squares(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
+def least_squares(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Tensor:
     """The x of each row that minimises sum_i w_i (<x, y_i> - Y_i)^2 + l2 |x|^2, [n_rows, dim].
 
     On the items of the row, Y is 1 and w_i is the weight of the pair. On all others, Y is 0 and w_i is `mu`. The rows of
-    `factors` [n_items, dim] are y. Rows of similar length are solved together, so that there is little padding.
+    `factors` [n_items, dim] are y. Each row has its own `l2` [n_rows]. Rows of similar length are solved together, so
+    that there is little padding.
     """
     solved = factors.new_zeros((rows.n_users, factors.shape[1]))
-    everyone = _everyone(factors, mu, l2)
+    gram = mu * factors.T @ factors
     for index, users in _alike(rows, factors):
-        problem = _Problem(factors, everyone, users, mu)
+        problem = _Problem(factors, gram, users, mu, l2[index])
         solved[index] = problem.solve(problem.target[..., None]).squeeze(-1)
     return solved
 
 
-def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: float) -> Tensor:
+def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Tensor:
     """<x, y_i> of each pair of the rows, [n], where x is solved as if that pair were unobserved (weight `mu`, Y = 0).
 
-    Let A be the normal matrix, r = <x, y>, h = y' A^-1 y, and w the weight of the pair. The result is then
-    (r - w h) / (1 - (w - mu) h), by the rank-one update of Sherman and Morrison (1950).
+    The `l2` [n_rows] of its row stays the same. Let A be the normal matrix, r = <x, y>, h = y' A^-1 y, and w the weight
+    of the pair. The result is then (r - w h) / (1 - (w - mu) h), by the rank-one update of Sherman and Morrison (1950).
     """
     found = factors.new_zeros(len(rows.item))
-    everyone = _everyone(factors, mu, l2)
+    gram = mu * factors.T @ factors
     for index, users in _alike(rows, factors):
-        problem = _Problem(factors, everyone, users, mu)
+        problem = _Problem(factors, gram, users, mu, l2[index])
         x = problem.solve(problem.target[..., None])
         h = (problem.padded * problem.solve(problem.padded.mT).mT).sum(-1)
         r = (problem.padded @ x).squeeze(-1)
@@ -43,11 +45,37 @@ def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: float) -> Ten
     return found
 
 
-def _everyone(factors: Tensor, mu: float, l2: float) -> Tensor:
-    """The part that the normal matrices of all rows share: mu Y'Y + l2 I, [dim, dim]."""
-    gram = mu * factors.T @ factors
-    gram.diagonal().add_(l2)
-    return gram
+def approach(x: Tensor, factors: Tensor, rows: Users, mu: float, l2: Tensor, steps: int) -> Tensor:
+    """Take `steps` steps of conjugate gradients from `x` [n_rows, dim] towards what `least_squares` finds.
+
+    A step costs two passes over the pairs, and no row needs a matrix of its own (Takacs, Pilaszy and Tikk, 2011).
+    """
+    gram, extra = mu * factors.T @ factors, _extra(rows.weight.to(factors.dtype), mu)
+
+    def normal(v: Tensor) -> Tensor:
+        """The normal matrix of each row, times its v."""
+        return (v @ gram).addcmul_(v, l2[:, None]) + history_sum(factors, rows, extra * pair_products(v, factors, rows))
+
+    return conjugate_gradients(normal, history_sum(factors, rows, rows.weight), x, steps)
+
+
+def conjugate_gradients(normal: Callable[[Tensor], Tensor], target: Tensor, x: Tensor, steps: int) -> Tensor:
+    """Take `steps` steps from each row of `x` [B, dim] towards the solution of `normal`(x) = `target`."""
+    residual = target - normal(x)
+    direction, size = residual, residual.square().sum(1, keepdim=True)
+    tiny = torch.finfo(x.dtype).tiny  # no division by 0 once a row is solved
+    for _ in range(steps):
+        ahead = normal(direction)
+        step = size / (direction * ahead).sum(1, keepdim=True).clamp_min(tiny)
+        x, residual = x + step * direction, residual - step * ahead
+        before, size = size, residual.square().sum(1, keepdim=True)
+        direction = residual + size / before.clamp_min(tiny) * direction
+    return x
+
+
+def _extra(weight: Tensor, mu: float) -> Tensor:
+    """The weight beyond the `mu` that every pair has. A weight of 0 is no pair."""
+    return torch.where(weight > 0, weight - mu, weight)
 
 
 def _alike(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
@@ -67,7 +95,7 @@ def _alike(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
 class _Problem:
     """The normal equations of a batch of rows, padded to the longest row, and their Cholesky factors."""
 
-    def __init__(self, factors: Tensor, everyone: Tensor, users: Users, mu: float) -> None:
+    def __init__(self, factors: Tensor, gram: Tensor, users: Users, mu: float, l2: Tensor) -> None:
         longest = int(users.size.max())
         first = users.size.cumsum(0) - users.size  # [B] where each row starts
         self.place = torch.arange(len(users.row), device=factors.device) - first[users.row]  # [n] place in the row
@@ -75,8 +103,10 @@ class _Problem:
         self.padded[users.row, self.place] = factors[users.item]
         self.weight = factors.new_zeros((len(users), longest))
         self.weight[users.row, self.place] = users.weight.to(factors.dtype)
-        self.extra = torch.where(self.weight > 0, self.weight - mu, self.weight)  # beyond the `mu` in `everyone`
-        self.normal = everyone + (self.padded * self.extra[..., None]).mT @ self.padded  # [B, dim, dim]
+        self.extra = _extra(self.weight, mu)
+        self.normal = gram.repeat(len(users), 1, 1)  # [B, dim, dim]
+        self.normal.diagonal(dim1=1, dim2=2).add_(l2[:, None])
+        self.normal += (self.padded * self.extra[..., None]).mT @ self.padded
         self.target = (self.padded * self.weight[..., None]).sum(1)  # [B, dim]
         self.root, failed = torch.linalg.cholesky_ex(self.normal)
         self.singular = bool(failed.any())

@@ -4,6 +4,7 @@ from aleator.models.base import Model
 from aleator.models.bpr import BPR
 from aleator.models.ease import EASE
 from aleator.models.expomf import ExpoMF
+from aleator.models.fism import FISM
 from aleator.models.graft import GRAFTS, graft
 from aleator.models.graph_filter import GraphFilter
 from aleator.models.ips import IPS
@@ -25,6 +26,7 @@ MODELS: Registry[Model] = Registry(
     bpr=BPR,
     ease=EASE,
     expomf=ExpoMF,
+    fism=FISM,
     graph_filter=GraphFilter,
     ips=IPS,
     itemknn=ItemKNN,
@@ -42,6 +44,7 @@ MODELS: Registry[Model] = Registry(
 __all__ = [
     "BPR",
     "EASE",
+    "FISM",
     "IPS",
     "MACR",
     "MF",

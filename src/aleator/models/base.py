@@ -18,6 +18,8 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.ragged import pair_products
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.models.factors import FactorTable
+from aleator.models.path import Path
+from aleator.ranking.derived import Derived
 from aleator.recommender import Recommender, as_split
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
@@ -40,7 +42,10 @@ class Model(Recommender):
     calibrate: Calibrate = "none"  # map of raw scores onto the label's scale: "linear", "isotonic" or "none"
 
     map: Map | None = field(default=None, init=False)  # the calibration, unless it is part of the factors
+    chosen: dict[str, float] = field(default_factory=dict, init=False)  # options that were chosen on held-out pairs
+    tried: list[dict[str, float]] = field(default_factory=list, init=False)  # values of them, with their Recall@20
     _table: FactorTable | None = field(default=None, init=False)
+    _lined: Derived[Tensor] = field(default_factory=lambda: Derived(_with_ones), init=False)  # item factors and a 1
 
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors to save, beside those of a table of factors
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
@@ -72,6 +77,14 @@ class Model(Recommender):
     def stops_early(self) -> bool:
         """Whether the number of epochs is chosen on held-out pairs."""
         return False
+
+    @property
+    def chooses(self) -> bool:
+        """Whether an option is "auto" and is chosen on held-out pairs."""
+        return False
+
+    def choose(self, held_out: HeldOut) -> None:
+        """Fit to the pairs in `self.fitted` with a few values, and `keep` those of one option that were tried."""
 
     def raw_factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
         """[B, dim] and [n_items, dim], whose inner products are the raw scores. None if there are none."""
@@ -117,8 +130,8 @@ class Model(Recommender):
 
     @property
     def holds_out(self) -> bool:
-        """Whether a fit holds pairs out: to choose the number of epochs on, or because it is not to refit."""
-        return self.stops_early or not self.refit
+        """Whether a fit holds pairs out: to choose epochs or options on, or because it is not to refit."""
+        return self.stops_early or self.chooses or not self.refit
 
     @property
     def table(self) -> FactorTable:
@@ -137,11 +150,17 @@ class Model(Recommender):
             self.fit_cached(cache, split.everything)
             return self
         fitted, held = recipe.divide(split, self.valid, self.seed)
-        if not self.stops_early:
+        if not (self.stops_early or self.chooses):
             self.fit_cached(cache, fitted)
             return self
-        self.fit_cached(cache, fitted, self.hold_out(fitted, held))
-        if recipe.refits and self.refit:
+        held_out = self.hold_out(fitted, held)
+        again = recipe.refits and self.refit
+        if again and not self.stops_early:
+            self.choose_on(fitted, held_out)
+            self.fit_cached(cache, split.everything)
+            return self
+        self.fit_cached(cache, fitted, held_out)
+        if again:
             log = self.log  # that of the fit that chose the number of epochs
             self.fit_cached(cache, split.everything, epochs=epochs_of(log))
             self.log = log
@@ -160,11 +179,26 @@ class Model(Recommender):
         else:
             cache.fit_pairs(self, data, held_out, epochs)
 
+    def choose_on(self, data: Interactions, held_out: HeldOut) -> None:
+        """Choose the options that are "auto", by fits to these pairs that are judged on the pairs `held_out`."""
+        self.data, self.map = data, None
+        self.chosen, self.tried = {}, []
+        if self.chooses and len(held_out.who):
+            self.choose(held_out)
+
+    def keep(self, option: str, path: Path) -> None:
+        """Take the best value of an option, and note all that were tried."""
+        self.chosen = {option: path.best}
+        self.tried = [{option: value, "recall": found} for value, found in path.tried.items()]
+
     def fit_pairs(self, data: Interactions, held_out: HeldOut | None = None, epochs: int | None = None) -> None:
         """Learn from exactly these pairs, then calibrate.
 
-        A training in epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
+        Options that are "auto" are chosen on the pairs `held_out`. Without them, an earlier choice holds. A training in
+        epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
         """
+        if held_out is not None:
+            self.choose_on(data, held_out)
         self.data, self.map, self.log = data, None, None
         metric = None if held_out is None else lambda: self._recall(held_out)
         self.learn(Stop(metric, epochs))
@@ -192,8 +226,13 @@ class Model(Recommender):
             self.map = None
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        """[B, dim] and [n_items, dim], whose inner products are the scores. None if there are none."""
-        return self.raw_factors(users) if self.map is None else None
+        found = self.raw_factors(users)
+        if found is None or self.map is None:
+            return found
+        if self.map.line is None:
+            return None
+        (x, y), (slope, level) = found, self.map.line
+        return torch.cat([slope * x, x.new_full((len(x), 1), level)], 1), self._lined(y)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         scores = self.raw_block(users, items)
@@ -217,7 +256,7 @@ class Model(Recommender):
             setattr(self, name, tensors[name])
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        about = {name: getattr(self, name) for name in self.facts}
+        about = {name: getattr(self, name) for name in ("chosen", "tried", *self.facts)}
         tensors = {f"model.{name}": value for name, value in self.tensors().items()}
         if self.map is not None:
             tensors |= {"model.map.x": self.map.x, "model.map.y": self.map.y}
@@ -225,8 +264,12 @@ class Model(Recommender):
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.log, self.notes = None if learned["log"] is None else Log(**learned["log"]), learned["notes"]
-        for name in self.facts:
+        for name in ("chosen", "tried", *self.facts):
             setattr(self, name, learned[name])
         mine = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
         self.map = Map(mine.pop("map.x"), mine.pop("map.y")) if "map.x" in mine else None
         self.set_tensors(mine)
+
+
+def _with_ones(table: Tensor) -> Tensor:
+    return torch.cat([table, torch.ones_like(table[:, :1])], 1)

@@ -41,7 +41,8 @@ class ModelCache:
         if model.frozen:
             model.fit_pairs(data, held_out, epochs)
             return
-        about = [type(model).__name__, model.options(), data.fingerprint, epochs, held_out and held_out.fingerprint]
+        options = model.options(), model.chosen if held_out is None else None  # an earlier choice holds, or a new one
+        about = [type(model).__name__, options, data.fingerprint, epochs, held_out and held_out.fingerprint]
         key = json.dumps(about, default=str)
         if key in self._kept:
             kept = self._kept[key]

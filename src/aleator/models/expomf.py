@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from aleator.batches import Histories, Users, pieces
 from aleator.device import budget
 from aleator.errors import require
+from aleator.kernels.least_squares import conjugate_gradients
 from aleator.kernels.ragged import history_sum
 from aleator.models.base import Model
 from aleator.models.factors import FactorTable
@@ -171,13 +172,4 @@ def descend(x: Tensor, y: Tensor, weight: Tensor, target: Tensor, l2: float, ste
         """(Y' W Y + l2) v."""
         return (v @ y.T).mul_(weight) @ y + l2 * v
 
-    residual = target - normal(x)
-    direction, size = residual, residual.square().sum(1, keepdim=True)
-    tiny = torch.finfo(x.dtype).tiny  # no division by 0 once a row is solved
-    for _ in range(steps):
-        ahead = normal(direction)
-        step = size / (direction * ahead).sum(1, keepdim=True).clamp_min(tiny)
-        x, residual = x + step * direction, residual - step * ahead
-        before, size = size, residual.square().sum(1, keepdim=True)
-        direction = residual + size / before.clamp_min(tiny) * direction
-    return x
+    return conjugate_gradients(normal, target, x, steps)

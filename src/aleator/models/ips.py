@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aleator.errors import require
+from aleator.evaluation.held_out import HeldOut
 from aleator.models.mf import MF
 from aleator.options import Between, Ranges
 from aleator.training.stop import Stop
@@ -16,10 +17,12 @@ from aleator.training.stop import Stop
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IPS(MF):
-    """Matrix factorisation by inverse propensity scoring (Schnabel et al., 2016; Saito et al., 2020).
+    """Matrix factorisation by inverse propensity scoring on implicit feedback.
 
-    The propensity of an item that n_i users took is p_i = (n_i / max n)^`power`. An observed pair has the weight 1 / p_i
-    in the objective of `MF`, so pairs of rare items count more. r_ui = <x_u, y_i> means the same as in `MF`.
+    The propensity of an item that n_i users took is a power of its popularity, p_i = (n_i / max n)^`power` (Yang et al.,
+    2018; Saito et al., 2020). An observed pair has the weight 1 / p_i in the objective of `MF`, so pairs of rare items
+    count more. `self_normalise` divides these weights by their mean (Swaminathan and Joachims, 2015). Unobserved pairs
+    keep the weight `mu`, so this is not the unbiased loss of Saito et al. r_ui = <x_u, y_i> means the same as in `MF`.
     """
 
     power: float = 0.5  # exponent of the popularity in the propensity
@@ -42,12 +45,20 @@ class IPS(MF):
         require(self.clip is None or 0 <= self.clip < 1, f"clip is {self.clip}", "give a propensity from 0 to below 1")
 
     def learn(self, stop: Stop) -> None:
+        self._weigh()
+        super().learn(stop)
+
+    def choose(self, held_out: HeldOut) -> None:
+        self._weigh()
+        super().choose(held_out)
+
+    def _weigh(self) -> None:
+        """Compute the weights of the items from their popularity."""
         count = torch.tensor(self.fitted.popularity, dtype=torch.float64)
         inverse = 1 / (count.clamp_min(1) / count.max()).pow(self.power).clamp_min(self.clip or 0.0)
         if self.self_normalise:
             inverse *= count.sum() / (count @ inverse)
         self.inverse_propensity = inverse.float().to(self.torch_device)
-        super().learn(stop)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
         return weight * self.inverse_propensity[item]

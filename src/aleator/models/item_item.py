@@ -19,8 +19,9 @@ from aleator.errors import require
 from aleator.kernels.ragged import history_sum
 from aleator.models.base import Model
 from aleator.models.calibration import Calibrate, Map
-from aleator.models.similarities import Block, Dense, Sparse, dense_of, sparse_of, strongest
+from aleator.models.similarities import Block, Dense, Sparse, dense_of, low_rank, sparse_of, strongest
 from aleator.progress import progress
+from aleator.ranking.vectors import Factors
 from aleator.training.stop import Stop
 
 Neighbours = int | Literal["auto"]
@@ -63,6 +64,17 @@ class ItemTable:
         if on_gpu or len(users.item) * self.store.n_items <= len(users) * _EACH:
             return self._sums(users)[users.row, users.item] + self.level
         return self.store.pairs(users) + self.level
+
+    def low_rank(self, rank: int, seed: int) -> Factors:
+        """Factors of a batch whose inner products approximate the scores. One more dimension holds the level."""
+        left, right = low_rank(self.store, rank, seed)
+        y = torch.cat([right, torch.ones_like(right[:, :1])], 1)
+
+        def factors(users: Users) -> tuple[Tensor, Tensor]:
+            x = history_sum(left, users, users.weight)
+            return torch.cat([x, x.new_full((len(x), 1), self.level)], 1), y
+
+        return factors
 
     def absorb(self, line: Map) -> None:
         """Make a linear map of the scores part of the matrix and the level."""
@@ -194,6 +206,9 @@ class ItemItem(Model):
 
     def raw_pairs(self, users: Users) -> Tensor:
         return self._fitted_table.pairs(users)
+
+    def low_rank(self, rank: int) -> Factors | None:
+        return self._fitted_table.low_rank(rank, self.seed) if self.map is None else None
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The diagonal of S is zero, so a pair adds nothing to its own score. But S was learned from the pair too."""

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.errors import need, require
-from aleator.kernels.least_squares import least_squares, leave_one_out
+from aleator.errors import require
+from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.least_squares import approach, least_squares, leave_one_out
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.factors import FactorTable
+from aleator.models.path import short_path
 from aleator.models.squares import Negatives, squared_error, squares_by_hand
 from aleator.options import Among, Between, Ranges
 from aleator.progress import progress
@@ -25,28 +27,37 @@ from aleator.training.stop import Stop
 
 _OF_ADAM = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negatives")
 _OF_ALS = ("iterations",)
+_START = 0.003  # the l2 that a path starts from, and that is used if nothing is held out
+_FIRST, _NEXT = 8, 4  # iterations of ALS for the first value on a path, and for each that goes on from the best so far
+_STEPS = 3  # of conjugate gradients in each half of an iteration on a CPU
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MF(Epochs, Model):
     """Matrix factorisation: r_ui = <x_u, y_i>, near 0 for a pair that is not expected and near 1 for one that is.
 
-    It minimises sum w_ui (r_ui - Y_ui)^2 + l2 (|x|^2 + |y|^2). The weight w is 1 on observed pairs (times their weight)
-    and `mu` on the others (Hu, Koren and Volinsky, 2008).
+    It minimises sum w_ui (r_ui - Y_ui)^2 + l2 (sum_u c_u |x_u|^2 + sum_i c_i |y_i|^2). The weight w is 1 on observed
+    pairs (times their weight) and `mu` on the others (Hu, Koren and Volinsky, 2008). With `frequency`, c_u is the weight
+    of the user's pairs + mu n_items, and c_i that of the item's pairs + mu n_users (Rendle et al., 2022). An `l2` then
+    means about the same for data of any size. Without it, c is 1.
+
+    `l2="auto"` tries a short path of values on held-out pairs. A large l2 turns off dimensions that the data cannot
+    support, so `dim` need not be chosen.
 
     `solver="als"` (alternating least squares) solves for users and items in turn. `solver="adam"` takes gradient steps
-    with early stopping. Options of the other solver are refused: `iterations` belongs to ALS, and the training options
-    and `negatives` to Adam.
+    with early stopping, which leaves little to choose: "auto" is then a fixed l2. Options of the other solver are
+    refused: `iterations` belongs to ALS, and the training options and `negatives` to Adam.
     """
 
-    dim: int = 128  # dimensions of the factors
-    l2: float = 0.005  # weight of the squared norms of the factors in the loss
+    dim: int = 256  # dimensions of the factors
+    l2: float | Literal["auto"] = "auto"  # weight of the squared norms in the loss; "auto" chooses it on validation
+    frequency: bool = True  # whether the penalty of a user or an item grows with the weight of its pairs
     solver: Literal["als", "adam"] = "als"  # alternating least squares, or gradient steps by Adam
     iterations: int = 15  # iterations of alternating least squares
     lr: float = 2e-3  # learning rate of Adam
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
-    solved_by: str | None = field(default=None, init=False)  # "implicit" or "torch" (ALS), or "adam"
+    solved_by: str | None = field(default=None, init=False)  # "conjugate gradients" or "cholesky" (ALS), or "adam"
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
@@ -55,13 +66,14 @@ class MF(Epochs, Model):
     ranges: ClassVar[Ranges] = {
         "dim": Among(16, 32, 64, 128, 256),
         "mu": Between(0.01, 1.0, log=True),
-        "l2": Between(1e-4, 10.0, log=True),
+        "l2": Between(1e-5, 0.1, log=True),
     }
     paper_ranges: ClassVar[Ranges] = {"mu": Among(0.01, 0.1, 0.2, 0.4), "l2": Among(0.0, 1e-4, 1e-3, 1e-2, 1e-1)}
     paper: ClassVar[dict[str, Any]] = {
         "solver": "adam",
         "negatives": "shared",
         "l2": 0.0,
+        "frequency": False,
         "lr": 1e-4,
         "batch_size": 32,
         "max_epochs": 1000,
@@ -70,75 +82,85 @@ class MF(Epochs, Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
-        require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
+        require(self.l2 == "auto" or self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0, or auto")
         require(self.iterations >= 1, f"iterations is {self.iterations}", "give at least 1")
 
     def unused(self) -> Mapping[str, str]:
         names = _OF_ADAM if self.solver == "als" else _OF_ALS
-        return {**super().unused(), **dict.fromkeys(names, f"with solver {self.solver}")}
+        found = {**super().unused(), **dict.fromkeys(names, f"with solver {self.solver}")}
+        return found | ({"frequency": "with an l2 of 0"} if self.l2 == 0 else {})
 
     @property
     def stops_early(self) -> bool:
         return self.solver == "adam"
 
+    @property
+    def chooses(self) -> bool:
+        return self.solver == "als" and self.l2 == "auto"
+
+    @property
+    def l2_used(self) -> float:
+        """The l2 of the fit: the option, or what was chosen on held-out pairs."""
+        return self.chosen.get("l2", _START) if self.l2 == "auto" else self.l2
+
     def learn(self, stop: Stop) -> None:
         if self.solver == "adam":
             self._by_adam(stop)
-        elif self.torch_device.type == "cuda":
-            self._by_als_in_torch()
         else:
-            self._by_als_of_implicit()
+            self._by_als()
 
     # Alternating least squares
 
-    def _by_als_of_implicit(self) -> None:
-        need("implicit", "ALS on the CPU (solver adam does not)")
-        from implicit.cpu.als import AlternatingLeastSquares
-        from threadpoolctl import threadpool_limits
-
-        # implicit puts weight 1 / mu on observed pairs and 1 on the others: that is our objective divided by mu
-        with progress("MF by ALS", self.iterations) as shown, threadpool_limits(1, "blas"):
-            als = AlternatingLeastSquares(
-                factors=self.dim,
-                alpha=1 / self.mu,
-                regularization=self.l2 / self.mu,
-                iterations=self.iterations,
-                random_state=self.seed,
-            )
-            als.fit(self._matrix(), show_progress=False, callback=lambda *_: shown.advance(1))
-        self._finish_als(torch.from_numpy(als.item_factors).to(self.torch_device), "implicit")
-
-    def _by_als_in_torch(self) -> None:
-        """Alternating least squares on a GPU, by batched Cholesky factorisations."""
-        generator = torch.Generator(self.torch_device).manual_seed(self.seed)
-        shape = (self.fitted.n_items, self.dim)
-        items = 0.01 * torch.rand(shape, generator=generator, device=self.torch_device)
-        rows, by_item = self._rows(), Histories(self._matrix().T.tocsr(), self.torch_device)
+    def _by_als(self) -> None:
+        als = ALS(self, exact=self.torch_device.type == "cuda")
         with progress("MF by ALS", self.iterations) as shown:
             for _ in range(self.iterations):
-                users = least_squares(items, rows, self.mu, self.l2)
-                items = least_squares(users, by_item, self.mu, self.l2)
+                als.iterate()
                 shown.advance(1)
-        self._finish_als(items, "torch")
+        # Users are solved exactly at the end. A user and a newcomer with the same history then get the same scores.
+        self.table = FactorTable(least_squares(als.items, als.by_user, self.mu, self.penalty(als.by_user)), als.items)
+        self.solved_by, self.log = als.name, Log(self.iterations)
 
-    def _finish_als(self, items: Tensor, solver: str) -> None:
-        """Solve for the users once more. A user and a newcomer with the same history then get the same scores."""
-        self.table = FactorTable(least_squares(items, self._rows(), self.mu, self.l2), items)
-        self.solved_by, self.log = solver, Log(self.iterations)
+    def choose(self, held_out: HeldOut) -> None:
+        als, best, iterations = ALS(self, exact=False), -1.0, _FIRST
+        kept = als.users, als.items  # those of the best l2 so far
+
+        def judge(l2: float) -> float:
+            nonlocal best, kept, iterations
+            self.chosen = {"l2": l2}
+            als.users, als.items = kept
+            for _ in range(iterations):
+                als.iterate()
+            als.solve_users()
+            iterations = _NEXT
+            self.table = FactorTable(als.users, als.items)
+            found = self._recall(held_out)
+            if found > best:
+                best, kept = found, (als.users, als.items)
+            return found
+
+        with progress("MF: l2 on held-out pairs", None):
+            self.keep("l2", short_path(judge, _START * (1 if self.frequency else als.mean_weight())))
+
+    def penalty(self, rows: Histories) -> Tensor:
+        """[n_rows] the weight of the squared norm of each row's factors in the loss."""
+        if not self.frequency:
+            return torch.full((rows.n_users,), self.l2_used, device=rows.device)
+        return (self.l2_used * weight_of(rows, self.mu)).to(rows.weight.dtype)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
         """[n] the weights of observed pairs in the loss, from their items and from their weights in the data."""
         return weight
 
-    def _rows(self, users: Users | None = None) -> Histories:
+    def rows(self, users: Users | None = None) -> Histories:
         """The observed pairs of all users, or of a batch, with the weights that they have in the loss."""
         rows = copy.copy(self.histories) if users is None else Histories.of_users(users, self.fitted.n_items)
         rows.weight = self.pair_weight(rows.item, rows.weight)
         return rows
 
-    def _matrix(self) -> sp.csr_matrix:
+    def matrix(self) -> sp.csr_matrix:
         """The observed pairs of all users, with the weights that they have in the loss, on the host."""
-        csr, weight = self.fitted.csr, self._rows().weight.cpu().numpy()
+        csr, weight = self.fitted.csr, self.rows().weight.cpu().numpy()
         return sp.csr_matrix((weight, csr.indices, csr.indptr), shape=csr.shape)
 
     # Adam
@@ -153,19 +175,33 @@ class MF(Epochs, Model):
         return [self.table.users, self.table.items]
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
-        """The objective summed over a batch. The penalty of the items counts by the batch's share of the users."""
+        """The objective summed over a batch. Each user has a share of the penalty of the items."""
         users = replace(users, weight=self.pair_weight(users.item, users.weight))
-        table, share, mean = self.table, len(users) / self.fitted.n_users, 1 / len(users)
+        table, mean, l2 = self.table, 1 / len(users), self.l2_used
         x, y = table.users.index_select(0, users.index), table.items
+        on_x, on_y = self._penalty_of_batch(users)
+        penalty = l2 * ((x.square() * on_x).sum() + (y.square() * on_y).sum())
         if self.negatives != "all":
-            penalty = x.square().sum() + y.square().sum() * share
-            error = squared_error(x, y, users, self.mu, negatives=self.negatives, draw=generator)
-            return error + self.l2 * penalty
+            return squared_error(x, y, users, self.mu, negatives=self.negatives, draw=generator) + penalty
         # The gradients are computed by hand, for the mean over users. Autograd would read the tables several times.
-        found = squares_by_hand(x, y, users, self.mu, l2=(self.l2, self.l2 * share), scale=mean)
-        table.users.grad = torch.zeros_like(table.users).index_copy_(0, users.index, found.x)
-        table.items.grad = found.y
-        return found.loss
+        found = squares_by_hand(x, y, users, self.mu, scale=mean)
+        with torch.no_grad():
+            dx, dy = (found.x.addcmul_(x, on_x, value=2 * mean * l2), found.y.addcmul_(y, on_y, value=2 * mean * l2))
+            table.users.grad = torch.zeros_like(table.users).index_copy_(0, users.index, dx)
+            table.items.grad = dy
+        return found.loss + penalty.detach()
+
+    def _penalty_of_batch(self, users: Users) -> tuple[Tensor, Tensor]:
+        """[B, 1] and [n_items, 1] or less: the factors of the squared norms of a batch's users, and of the items.
+
+        Those of the items add up over the users: a pair adds its weight to its item, and every user adds mu.
+        """
+        x, (n_users, n_items) = self.table.users, (self.fitted.n_users, self.fitted.n_items)
+        if not self.frequency:
+            return x.new_ones(1), x.new_full((1,), len(users) / n_users)
+        on_x = weight_of(Histories.of_users(users, n_items), self.mu).to(x.dtype)
+        on_y = x.new_full((n_items,), self.mu * len(users)).index_add_(0, users.item, users.weight.to(x.dtype))
+        return on_x[:, None], on_y[:, None]
 
     # Newcomers, and residuals out of sample
 
@@ -178,11 +214,66 @@ class MF(Epochs, Model):
         """Fold-in by least squares for each newcomer. If the factors are calibrated, it is a linear map instead."""
         if self._calibrated:
             return super().fold_in(users)
-        return least_squares(self.table.items, self._rows(users), self.mu, self.l2)
+        rows = self.rows(users)
+        return least_squares(self.table.items, rows, self.mu, self.penalty(rows))
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The closed form of least squares without one pair of the user."""
         if self.solver != "als" or self._calibrated:
             return None
-        found = leave_one_out(self.table.items, self._rows(users), self.mu, self.l2)
+        rows = self.rows(users)
+        found = leave_one_out(self.table.items, rows, self.mu, self.penalty(rows))
         return found if self.map is None else self.map(found)
+
+
+class ALS:
+    """Alternating least squares for a model: its factors, which start at random, and the pairs of users and items.
+
+    `exact` solves each half of an iteration by Cholesky factorisations, as a GPU does it. Otherwise each half takes a few
+    steps of conjugate gradients from the factors of the iteration before. That is far quicker on a CPU, it serves for a
+    path on both, and it ends at the same place.
+    """
+
+    def __init__(self, model: MF, exact: bool) -> None:
+        self.model, self.exact, device = model, exact, model.torch_device
+        self.by_user, self.by_item = model.rows(), Histories(model.matrix().T.tocsr(), device)
+        draw = torch.Generator().manual_seed(model.seed)
+        self.items = 0.01 * torch.rand((self.by_user.n_items, model.dim), generator=draw).to(device)
+        self.items[self.by_item.size == 0] = 0  # their least squares solution
+        self.users = self.items.new_zeros((self.by_user.n_users, model.dim))
+        self._batches = [] if self.exact else [rows.batch(torch.arange(rows.n_users)) for rows in self._sides]
+
+    @property
+    def _sides(self) -> tuple[Histories, Histories]:
+        return self.by_user, self.by_item
+
+    @property
+    def name(self) -> str:
+        """The way in which it solves."""
+        return "cholesky" if self.exact else "conjugate gradients"
+
+    def iterate(self) -> None:
+        """Solve for the users, then for the items."""
+        self.solve_users()
+        self.items = self._solve(1, self.items, self.users)
+
+    def solve_users(self) -> None:
+        self.users = self._solve(0, self.users, self.items)
+
+    def _solve(self, side: int, x: Tensor, y: Tensor) -> Tensor:
+        model, rows = self.model, self._sides[side]
+        l2 = model.penalty(rows)
+        if self.exact:
+            return least_squares(y, rows, model.mu, l2)
+        return approach(x, y, self._batches[side], model.mu, l2, _STEPS)
+
+    def mean_weight(self) -> float:
+        """The mean over users and items of what `frequency` multiplies their penalty by."""
+        return float(torch.cat([weight_of(rows, self.model.mu) for rows in self._sides]).mean())
+
+
+def weight_of(rows: Histories, mu: float) -> Tensor:
+    """[n_rows] the weight of each row's pairs, and `mu` for each pair that it could have. In float64."""
+    of_pairs = torch.segment_reduce(rows.weight.double(), "sum", offsets=rows.indptr, initial=0)
+    found: Tensor = of_pairs + mu * rows.n_items
+    return found

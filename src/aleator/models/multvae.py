@@ -23,11 +23,14 @@ _LARGEST = 10.0  # largest log-variance, so that exp does not overflow
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MultVAE(Epochs, Model):
-    """A variational autoencoder of histories (Liang et al., 2018): `hidden` units, a Gaussian in `dim`, `hidden` units.
+    """The variational autoencoder of histories (Liang et al., 2018): `hidden` units, a Gaussian in `dim`, `hidden` units.
 
     The last layer is an inner product, r_ui = <[h_u, 1], [w_i, b_i]>. As in the AUR paper, the loss is the squared
     error instead of a multinomial likelihood. r_ui is near 0 for a pair that is not expected and near 1 for one that is.
     The model sees a user only by the history. So a newcomer gets the same scores as a user with the same history.
+
+    With `kl` = 0, the default, nothing pulls the Gaussian to the standard one. Strictly, the model is then no variational
+    autoencoder. It is an autoencoder with noise in `dim`, whose size it learns.
     """
 
     hidden: int = 1024  # units of the hidden layers

@@ -25,9 +25,5 @@ class Popularity(Model):
     def learn(self, stop: Stop) -> None:
         self.share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).float().to(self.torch_device)
 
-    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        share = self.share if items is None else self.share[items]
-        return share.repeat(len(users), 1)
-
-    def raw_pairs(self, users: Users) -> Tensor:
-        return self.share[users.item]
+    def raw_factors(self, users: Users) -> tuple[Tensor, Tensor]:
+        return self.share.new_ones(len(users), 1), self.share[:, None]

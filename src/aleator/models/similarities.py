@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
-from aleator.kernels.ragged import history_sum
+from aleator.kernels.ragged import add_by_item, history_sum
 
 Block: TypeAlias = Tensor | sp.csr_matrix  # rows of the transpose of S, [c, n_items]: one for each item to be scored
 _CELLS = 1 << 27  # numbers of a block on a GPU
+_OVER, _ITERATIONS = 16, 4  # more dimensions than asked for, and iterations, which make a truncated SVD more accurate
 _TIED = 1 - 1e-6  # values whose ratio is at least this count as equal, since rounding sets them apart
 
 
@@ -26,7 +27,7 @@ class Dense:
 
     def __init__(self, table: Tensor) -> None:
         self.table = table
-        self.n_items = len(table)
+        self.n_items, self.device = len(table), table.device
 
     def block(self, users: Users, items: Tensor | None = None) -> Tensor:
         """Scores of all items or of `items`, [B, n]: sums of the rows of each history, weighted by its pairs."""
@@ -40,6 +41,14 @@ class Dense:
         histories = zip(torch.split(users.item, sizes), torch.split(users.weight, sizes), strict=True)
         scores = [weight @ self.table[item[:, None], item] for item, weight in histories]
         return torch.cat([users.weight[:0], *scores])  # the empty tensor is for a batch without users
+
+    def times(self, table: Tensor) -> Tensor:
+        """S times a table [n_items, dim]."""
+        return self.table @ table
+
+    def transpose_times(self, table: Tensor) -> Tensor:
+        """The transpose of S times a table [n_items, dim]."""
+        return self.table.T @ table
 
     def scale(self, factor: float) -> None:
         """Multiply S by a factor, in place."""
@@ -57,7 +66,7 @@ class Sparse:
 
     def __init__(self, start: Tensor, column: Tensor, value: Tensor) -> None:
         self.start, self.column, self.value = start, column, value
-        self.n_items = len(start) - 1
+        self.n_items, self.device = len(start) - 1, value.device
 
     @classmethod
     def of(cls, matrix: sp.csr_matrix, device: torch.device) -> Sparse:
@@ -111,6 +120,22 @@ class Sparse:
         scores.index_add_(0, place, users.weight[pair] * self.value[entry])
         return scores.view(len(users), self.n_items)
 
+    def times(self, table: Tensor) -> Tensor:
+        """S times a table [n_items, dim]."""
+        return history_sum(table, self._rows(), self.value)
+
+    def transpose_times(self, table: Tensor) -> Tensor:
+        """The transpose of S times a table [n_items, dim]."""
+        into = torch.zeros_like(table)
+        add_by_item(into, table, self._rows(), self.value)
+        return into
+
+    def _rows(self) -> Users:
+        """The rows of S, as if they were histories."""
+        size = self.start.diff()
+        row = torch.repeat_interleave(size, output_size=len(self.value))
+        return Users(torch.arange(self.n_items, device=row.device), row, self.column.long(), self.value, size)
+
     def scale(self, factor: float) -> None:
         """Multiply S by a factor, in place."""
         self.value.mul_(factor)
@@ -125,6 +150,27 @@ class Sparse:
         table = self.value.new_zeros(self.n_items, self.n_items)
         table[torch.repeat_interleave(self.start.diff()), self.column.long()] = self.value
         return Dense(table)
+
+
+def low_rank(store: Dense | Sparse, rank: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Two tables [n_items, rank], the first of which times the transpose of the second is nearly S.
+
+    They are U Sigma and V of the singular value decomposition, cut to `rank`. Subspace iteration finds them (Halko,
+    Martinsson and Tropp, 2011).
+    """
+    draw = torch.Generator().manual_seed(seed)
+    shape = store.n_items, min(rank + _OVER, store.n_items)
+    basis = torch.randn(shape, generator=draw).to(store.device)
+    for _ in range(_ITERATIONS):
+        basis = _orthonormal(store.transpose_times(_orthonormal(store.times(basis))))
+    u, sizes, turn = torch.linalg.svd(store.times(basis), full_matrices=False)
+    return (u[:, :rank] * sizes[:rank]).contiguous(), (basis @ turn.T)[:, :rank]
+
+
+def _orthonormal(table: Tensor) -> Tensor:
+    """An orthonormal basis of the columns, row by row in memory: sums of rows are then many times faster."""
+    basis: Tensor = torch.linalg.qr(table).Q.contiguous()
+    return basis
 
 
 def strongest(block: Block, n: int) -> Block:

@@ -30,21 +30,27 @@ def squared_error(
     draw: torch.Generator | None = None,
     positive: float = 1.0,
     less: Tensor | None = None,
+    ratio: Tensor | None = None,
 ) -> Tensor:
     """The weighted squared error summed over a batch and all items.
 
     It is w `positive` (r - 1)^2 on an observed pair of weight w, and `mu` r^2 on any other. r = <x_u, y_i> for x [B, dim]
-    and y [n_items, dim]. `less` [n], if given, is subtracted from r of the observed pairs.
+    and y [n_items, dim]. On the observed pairs r is (<x_u, y_i> - `less`) `ratio`. Both are [n], and may be left out.
     """
     if negatives == "all":
-        loss: Tensor = _Squares.apply(x, y, users, mu, positive, less)  # type: ignore[no-untyped-call]
+        loss: Tensor = _Squares.apply(x, y, users, mu, positive, less, ratio)  # type: ignore[no-untyped-call]
         return loss
     assert draw is not None, "drawing negatives takes a generator"
     scores = x @ y.T
-    observed = scores[users.row, users.item]
     others = (_drawn(scores, users, mu, negatives, draw) * scores.square()).sum()
-    error = (observed if less is None else observed - less) - 1
+    error = _error(scores[users.row, users.item], less, ratio)
     return others + positive * (users.weight * error.square()).sum()
+
+
+def _error(product: Tensor, less: Tensor | None, ratio: Tensor | None) -> Tensor:
+    """[n] r - 1 of the observed pairs, from their inner products."""
+    rest = product if less is None else product - less
+    return (rest if ratio is None else rest * ratio) - 1
 
 
 def _drawn(scores: Tensor, users: Users, mu: float, negatives: Negatives, draw: torch.Generator) -> Tensor:
@@ -77,6 +83,7 @@ def squares_by_hand(
     mu: float,
     positive: float = 1.0,
     less: Tensor | None = None,
+    ratio: Tensor | None = None,
     *,
     l2: tuple[float, float] = (0.0, 0.0),
     scale: float = 1.0,
@@ -87,8 +94,9 @@ def squares_by_hand(
     """
     product, twice = pair_products(x, y, users), 2 * scale
     weight = users.weight if positive == 1 else positive * users.weight
-    error = (product if less is None else product - less) - 1
-    pull = weight * error
+    error = _error(product, less, ratio)
+    weighted = weight * error
+    pull = weighted if ratio is None else weighted * ratio  # half the slope in the product
     slope = (pull - mu * product) * twice
     if 3 * len(x) < 2 * x.shape[1]:  # for few users, three products with a block cost less than two with dim x dim
         scores = x @ y.T
@@ -102,19 +110,26 @@ def squares_by_hand(
     add_by_item(dy, x, users, slope)
     others = (x_gram * x).sum() - product.square().sum()
     penalty = l2[0] * x.square().sum() + l2[1] * y.square().sum()
-    return Slopes(mu * others + (pull * error).sum() + penalty, dx, dy, pull * -twice)
+    return Slopes(mu * others + (weighted * error).sum() + penalty, dx, dy, pull * -twice)
 
 
 class _Squares(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, users: Users, mu: float, positive: float, less: Tensor | None
+        ctx: Any,
+        x: Tensor,
+        y: Tensor,
+        users: Users,
+        mu: float,
+        positive: float,
+        less: Tensor | None,
+        ratio: Tensor | None,
     ) -> Tensor:
-        found = squares_by_hand(x, y, users, mu, positive, less)
+        found = squares_by_hand(x, y, users, mu, positive, less, ratio)
         ctx.save_for_backward(found.x, found.y, found.less)
         return found.loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         dx, dy, dless = (slope * grads[0] for slope in ctx.saved_tensors)
-        return dx, dy, None, None, None, dless if ctx.needs_input_grad[5] else None
+        return dx, dy, None, None, None, dless if ctx.needs_input_grad[5] else None, None

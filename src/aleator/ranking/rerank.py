@@ -71,9 +71,7 @@ def _columns(by: Recommender, users: Array, place: Array, item: Array) -> dict[s
         padded = np.full((len(batch), int(column.max(initial=-1)) + 1), -1)
         padded[row, column] = item[rows]
         items = torch.from_numpy(padded).to(by.torch_device)
-        # score each item of the block once
-        distinct, index = torch.unique(items.clamp_min(0), return_inverse=True)
-        parts = {"score": by.score_block(batch, distinct).gather(1, index)} | by.explain(batch, items)
+        parts = {"score": by.score_listed(batch, items)} | by.explain(batch, items)
         for name, values in parts.items():
             found.setdefault(name, []).append(values.cpu().numpy()[row, column])
     return {name: np.concatenate(values) for name, values in found.items()}

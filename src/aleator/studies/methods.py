@@ -53,6 +53,7 @@ BACKBONES = {
     "ExpoMF": Backbone("expomf"),
     "PMF": Backbone("pmf"),
     "UE": Backbone("ue"),
+    "FISM": Backbone("fism"),
     "EASE": Backbone("ease"),
     "ItemKNN": Backbone("itemknn"),
     "GraphFilter": Backbone("graph_filter"),

@@ -61,7 +61,8 @@ def _orthonormal(table: Tensor) -> Tensor:
     products.diagonal().add_(1e-6 * products.diagonal().mean())
     root, failed = torch.linalg.cholesky_ex(products)
     if bool(failed):
-        return torch.linalg.qr(table.double()).Q.float().contiguous()
+        whole: Tensor = torch.linalg.qr(table.double()).Q.float().contiguous()
+        return whole
     basis: Tensor = torch.linalg.solve_triangular(root.float(), table.T, upper=False).T.contiguous()
     return basis
 

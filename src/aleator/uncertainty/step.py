@@ -91,7 +91,8 @@ def factor_step(
     tables.dz.zero_()
     dhidden = torch.zeros_like(p)
     if apart:
-        assert activation is not None and without is not None
+        assert activation is not None
+        assert without is not None
         loss += _each_without_itself(pairs, tables, here, hidden, dhidden, own, without, activation)
     dhidden += _through(activation, hidden, pairs.dp)
     add_by_item(tables.dz, dhidden.mul_(scale[:, None]), here, keep)
@@ -169,11 +170,11 @@ class PairLoss:
     does not grow with the catalogue. All terms are sampled together. With exact terms for beta and gamma, training is far
     slower.
 
-    After `backward`, `dp` and `dq` are the gradients of the mean over the users, and `slopes` [n] are the slopes in s of
-    the observed pairs. With sampled items, `dq` is the `buffer` if one is given: fresh memory is slow. With all items it
-    is a new tensor. `place` gives the rows of items in q. The s of an observed pair is (<p_u, q_i> - less) times, with
-    `less` [n] and `times` [n] if given; `slopes` are those in <p_u, q_i>. `dtype` is that of products with the items and of the blocks between them, such as bfloat16. Sums and slopes
-    are computed in float32.
+    After `backward`, `dp` and `dq` are the gradients of the mean over the users, and `slopes` [n] are the slopes in
+    <p_u, q_i> of the observed pairs. With sampled items, `dq` is the `buffer` if one is given: fresh memory is slow. With
+    all items it is a new tensor. `place` gives the rows of items in q. The s of an observed pair is (<p_u, q_i> - less)
+    times, with `less` [n] and `times` [n] if given. `dtype` is that of products with the items and of the blocks between
+    them, such as bfloat16. Sums and slopes are computed in float32.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ def test_a_sweep_is_what_more_sweeps_take_longer(bench: Workbench, monkeypatch: 
 
 def test_a_record_for_each_model(rows: list[Record]) -> None:
     assert [row["method"] for row in rows] == ["MF-AUR", "LGCN-AUR", "VAE-AUR"]
-    assert [row["solver"] for row in rows] == ["als by implicit", "adam", "adam"]
+    assert [row["solver"] for row in rows] == ["als by conjugate gradients", "adam", "adam"]
     for row in rows:
         assert row["epochs"] == 3
         assert row["config"]["model"]["options"]["seed"] == 0

@@ -15,6 +15,7 @@ from aleator.batches import Users, pieces
 from aleator.models.graft.base import Grafted, taken
 from aleator.models.item_item import ItemTable, make_room, make_table
 from aleator.models.similarities import Block
+from aleator.ranking.vectors import Factors
 from aleator.training.stop import Stop
 
 _ROWS = 1024  # rows of a block
@@ -58,6 +59,9 @@ class GraftedSimilarities(Grafted):
 
     def raw_pairs(self, users: Users) -> Tensor:
         return self.similarities.pairs(users)
+
+    def low_rank(self, rank: int) -> Factors | None:
+        return self.similarities.low_rank(rank, self.seed) if self.map is None else None
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The diagonal is zero, so a pair adds nothing to its own score."""
