@@ -29,7 +29,7 @@ def test_the_control_divides_scores_by_a_power_of_popularity(split: al.Split) ->
     np.testing.assert_allclose(scores.numpy(), plain.numpy() / popularity**0.3, rtol=1e-5)
     some = torch.tensor([7, 3])
     torch.testing.assert_close(ByPopularity(model, 0.3).score_block(users, some), scores[:, some])
-    report = al.evaluate(ByPopularity(model, 0.0), split)  # type: ignore[arg-type]
+    report = al.evaluate(ByPopularity(model, 0.0), split)
     assert report.to_dict()["overall"] == al.evaluate(model, split).to_dict()["overall"]
 
 

@@ -94,8 +94,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
         ]
         caption = (
             f"{records.about(rows)}: {metric} of {rows[0]['users']} users who are held out of training whole, on the "
-            "rest of their items, by the number of items that are given. All methods have default options. See which method "
-            "is best for short histories."
+            "rest of their items, by the number of items that are given. All methods have default options. See which "
+            "method is best for short histories."
         )
         heads = ["method", *(f"{n} given" for n in GIVEN), "seeds"]
         tables.append(Table(heads, lines, caption))
