@@ -15,7 +15,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(VENV)/ready  ## ML-100K: MF against MF-AUR, with a report
+demo: $(VENV)/ready  ## ML-100K: MF, MF-AUR and the default AUR, with a report
 	$(BIN)/aleator demo
 
 test: $(VENV)/ready  ## all tests

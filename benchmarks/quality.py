@@ -2,11 +2,13 @@
 
     python benchmarks/quality.py --dataset yelp2018 [--data-root FOLDER] [--json FILE]
 
-The default AUR runs in fresh processes, with all that it compares. The first has no compiled kernels yet ("cold"), the next ones have them ("warm"). Measured
-are the wall time from the start of Python until the model is on disk, and within it the seconds from archive to model.
+The default AUR runs in fresh processes, with all that it compares. The first has no compiled kernels yet ("cold"), the
+next ones have them ("warm"). Measured are the wall time from the start of Python until the model is on disk, and within
+it the seconds from archive to model.
+
 MF-AUR has a fixed setting, so that nothing is compared. The reference minimises the same objective by autograd, in
-float32, with all items and 256 users in a batch. It has the same initial parameters. Its learning rate is lower by the square root of the ratio of the batch sizes. All else is the
-same, including the choices on validation and the refit.
+float32, with all items and 256 users in a batch. It has the same initial parameters. Its learning rate is lower by the
+square root of the ratio of the batch sizes. All else is the same, including the choices on validation and the refit.
 """
 
 from __future__ import annotations

@@ -241,9 +241,10 @@ def demo() -> None:
     from aleator.studies.report import figures
 
     split, note = demo.open_world(None)
-    made = demo.run(split, al.MF(), al.AUR(al.MF()), note)
+    made = demo.run(split, al.MF(), al.AUR(al.MF()), al.AUR(), note)
     put(ROOT / "README.md", "demo", f"```text\n{made.table()}\n```")
-    figures.lam_curve(made.aur.curve, made.aur.lam_used).savefig(FIGURES / "lam_curve.png", dpi=120)
+    assert made.aur.choice is not None
+    figures.lam_curve(made.aur.choice.curve, made.aur.lam_used).savefig(FIGURES / "lam_curve.png", dpi=120)
 
 
 def update() -> None:

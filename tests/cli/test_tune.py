@@ -51,8 +51,8 @@ def test_with_uncertainty(run: Run, parts: Path, tmp_path: Path) -> None:
     assert (best["select"], best["model"], best["estimator"]["dim"]) == ("balanced", {"dim": 4}, 8)
     assert "--seed 3 --max-epochs 2" in (tmp_path / "best.toml").read_text()
     refused(run("tune", parts, *words, *out, "--select", "overall"), "other settings", "metric")
-    words = ("--model", "mf", "--config", tmp_path / "best.toml", "--max-epochs", 2)
-    assert run("fit", parts, *words, "--out", tmp_path / "m").code == 0
+    best_words = ("--model", "mf", "--config", tmp_path / "best.toml", "--max-epochs", 2)
+    assert run("fit", parts, *best_words, "--out", tmp_path / "m").code == 0
 
 
 def test_places_that_cannot_be_written_are_refused_first(

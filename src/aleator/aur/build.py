@@ -72,7 +72,9 @@ def build(
     shared |= {name: options.pop(name) for name in ("seed", "device", "valid", "refit") if name in options}
     compared = with_uncertainty and model in (None, AUTO)
     if compared:
-        require(not of_model, f"model.{next(iter(of_model), '')} was set but several models are compared", "name a model")
+        require(
+            not of_model, f"model.{next(iter(of_model), '')} was set but several models are compared", "name a model"
+        )
         expectations = contenders(more=model == AUTO)
     else:
         require(model != AUTO, "models are compared by their blends with the uncertainty", "name a model")

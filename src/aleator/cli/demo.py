@@ -1,4 +1,4 @@
-"""aleator demo: MF against MF-AUR in a minute."""
+"""aleator demo: MF, MF-AUR and the default AUR in a minute or two."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ def demo(
     quiet: QUIET = False,
     json: JSON = False,
 ) -> None:
-    """MF against MF-AUR on ML-100K: a table, a few users' lists, and an HTML report."""
+    """MF, MF-AUR and the default AUR on ML-100K: a table, a few users' lists, and an HTML report."""
     settings = parse_settings(None, set)
     bare = build("mf", {"model": settings.get("model", {})}, with_uncertainty=False, recipe="ours", seed=seed)
-    aur = build("mf", settings, with_uncertainty=True, recipe="ours", seed=seed)
-    assert isinstance(bare, Model) and isinstance(aur, AUR)  # noqa: PT018
+    mf_aur = build("mf", settings, with_uncertainty=True, recipe="ours", seed=seed)
+    others = {name: value for name, value in settings.items() if name != "model"}
+    aur = build(None, others, with_uncertainty=True, recipe="ours", seed=seed)
+    assert isinstance(bare, Model)
+    assert isinstance(mf_aur, AUR)
+    assert isinstance(aur, AUR)
     chosen_on_test = recipe_of(aur.recipe).on_test
     require(not chosen_on_test, "the demo runs with recipe ours", "use fit and evaluate for recipe paper")
     check_target(out / "model")
@@ -37,26 +41,28 @@ def demo(
     if not json:
         sizes = f"{split.train.n_users:,} users, {split.train.n_items:,} items"
         print(f"{note}: {sizes}, {len(split.everything):,} training and {len(split.test):,} test pairs\n")
-    made = study.run(split, bare, aur, note)
+    made = study.run(split, bare, mf_aur, aur, note)
     aur.save(out / "model")
     page = out / "report.html"
     study.write_report(made, page)
     if json:
-        told = {"data": note, "comparison": made.comparison.to_dict(), "lam": aur.lam_used}
+        compared = {name: comparison.to_dict() for name, comparison in made.comparisons.items()}
+        told = {"data": note, "comparisons": compared, "default": type(aur.model).__name__, "lam": aur.lam_used}
         show_json(told | {"report": str(page), "model": str(out / "model")})
     else:
         show(made, out / "model", page)
 
 
 def show(made: study.Demo, model: Path, page: Path) -> None:
-    """Print the lists of a few users, the table, and where to go from here."""
-    for case in made.cases:
-        print(f"User {case.user}: MF-AUR finds {case.found!r} (popularity {case.popularity}) at rank {case.rank}.")
+    """Print the lists of a few users, the table, what it shows, and where to go from here."""
+    for case in made.cases.shown:
+        print(f"User {case.user}: the default finds {case.found!r} (popularity {case.popularity}) at rank {case.rank}.")
         print("  The user took it in the test part.")
-        for name, listed in (("MF", case.before), ("MF-AUR", case.after)):
-            print(f"  {name:<7}" + "\n         ".join(f"{n:>2}. {line}" for n, line in enumerate(listed, 1)))
+        for name, listed in ((study.MF, case.before), (study.DEFAULT, case.after)):
+            print(f"  {name:<8}" + "\n          ".join(f"{n:>2}. {line}" for n, line in enumerate(listed, 1)))
         print()
-    print(made.table())
-    print(f"\nlam {made.aur.lam_used:g} was chosen on validation. The model is in {model}. Try:")
+    print(f"{made.cases.told}\n")
+    print(made.table(), *made.story(), sep="\n")
+    print(f"\nThe model of the default is in {model}. Try:")
     print(f"aleator recommend {model} --users {made.aur.fitted.users.decode([0])[0]} --k 10")
     print(f"The report is {page.resolve()}")

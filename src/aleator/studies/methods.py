@@ -29,7 +29,9 @@ QUICK_SETTING = {"residuals": "in-sample", "unobserved": "model"}  # of the esti
 class Backbone:
     """A bare model as the paper names it."""
 
-    model: str  # its name in `aleator.models`, and that of its file of tuned options
+    model: (
+        str | None
+    )  # its name in `aleator.models`, and that of its file of tuned options; None if AUR compares several
     grafted: bool = False  # fitted by the library implicit, then used as it is
     tunable: bool = True  # whether it has options worth a search
 
@@ -62,6 +64,7 @@ BACKBONES = {
     "implicit-als": Backbone("implicit-als", grafted=True),
     "implicit-bpr": Backbone("implicit-bpr", grafted=True),
 }
+DEFAULT, COMPARED = "AUR", Backbone(None, tunable=False)  # the default AUR: it compares models and keeps one
 GRAFTS = tuple(name for name, backbone in BACKBONES.items() if backbone.grafted)
 VARIANTS = {"": Variant(), "-M": Variant(estimator="mlp"), "-J": Variant(joint=True)}  # by what follows AUR in a name
 
@@ -79,6 +82,7 @@ def under_aur(backbone: str, variant: str = "") -> str:
 MEANINGS: dict[str, tuple[str, Variant | None]] = {
     **{name: (name, None) for name in BACKBONES},
     **{under_aur(name, ending): (name, variant) for name in BACKBONES for ending, variant in VARIANTS.items()},
+    DEFAULT: (DEFAULT, Variant()),
 }
 
 
@@ -100,7 +104,7 @@ class Method:
     @property
     def base(self) -> Backbone:
         """What is declared about the bare model."""
-        return BACKBONES[self.backbone]
+        return BACKBONES.get(self.backbone, COMPARED)
 
     @property
     def variant(self) -> Variant | None:
@@ -149,7 +153,7 @@ def tuned(dataset: str, model: str, recipe: Recipe) -> dict[str, Any]:
 
 def options_of(method: Method, dataset: str, recipe: Recipe) -> dict[str, Any]:
     """The tuned options that a method uses: those of its model, and under AUR those of its estimator and of AUR."""
-    found = tuned(dataset, method.base.model, recipe)
+    found = {} if method.base.model is None else tuned(dataset, method.base.model, recipe)
     estimators = {"factor": found.pop("estimator", {}), "mlp": found.pop("mlp", {})}
     if method.variant is None:
         return {name: value for name, value in found.items() if name == "model"}
@@ -171,7 +175,8 @@ def settings_of(method: Method, dataset: str, recipe: Recipe, *, quick: bool) ->
             settings[option] = value
     if quick:
         kinds: dict[str, type[Configurable]] = {"estimator": ESTIMATORS[(method.variant or Variant()).estimator]}
-        kinds |= {} if method.base.grafted else {"model": MODELS[method.base.model]}
+        if method.base.model is not None and not method.base.grafted:
+            kinds["model"] = MODELS[method.base.model]
         for table, kind in kinds.items():
             own = [name.removeprefix(f"{table}.") for name in method.settings]
             settings[table] |= _quick(kind, settings[table], recipe, own)
@@ -202,6 +207,7 @@ def make(
         recipe=recipe.name,
         seed=seed,
         device=device,
+        max_epochs=QUICK["max_epochs"] if quick and method.base.model is None else None,
     )
 
 
@@ -216,6 +222,7 @@ def grafted(
     from implicit.cpu.als import AlternatingLeastSquares
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
+    assert method.base.model is not None
     kind = {"implicit-als": AlternatingLeastSquares, "implicit-bpr": BayesianPersonalizedRanking}[method.base.model]
     fitted = kind(**settings["model"], random_state=seed)
     fitted.fit((split.everything if recipe.on_test else split.train).csr, show_progress=False)

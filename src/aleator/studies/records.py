@@ -83,6 +83,13 @@ class Way(TypedDict):
     tail: str
 
 
+class Control(TypedDict):
+    """The control of the study `default`: the scores of the bare model divided by popularity^a."""
+
+    a: float
+    metrics: Figures
+
+
 class Machine(TypedDict):
     """What a result was obtained on."""
 
@@ -130,6 +137,10 @@ class Measured(TypedDict):
     notes: NotRequired[list[str]]
     against: NotRequired[Against]
 
+    bare: NotRequired[Figures]  # default: the metrics of the bare model
+    control: NotRequired[Control]  # default
+    setting: NotRequired[str]  # default: how the estimator was trained
+    model: NotRequired[str]  # default: the class of the model
     alone: NotRequired[Figures]  # alpha: the metrics of the uncertainty alone
     path: NotRequired[list[Step]]  # front
     scatter: NotRequired[Scatter]  # correlation

@@ -34,6 +34,7 @@ class Study:
     show: Callable[[Sequence[Record]], Sequence[Block]]
     part: str = ""  # studies of one name share a file; their parts tell them apart
     applies: Callable[[Workbench], bool] = lambda bench: bench.world is None
+    plain: bool = False  # whether methods have default options, and not those found for the dataset
     seeds: bool = True  # whether more than the first seed is measured
     order: Sequence[str] = ()  # of the methods in tables; others follow in the order of their first measurement
 
@@ -65,6 +66,8 @@ def run(
     """
     if not study.applies(bench):
         return [], []
+    if study.plain:
+        bench = bench.untuned
     file = study.file(out, bench.dataset)
     done = set() if again else {records.made_of(row) for row in records.read(file)}
     made: list[Record] = []

@@ -40,6 +40,7 @@ class Workbench:
     device: str = "auto"
     quick: bool = False
     world: World | None = None  # for a simulated dataset
+    plain: bool = False  # whether methods have default options, and not those found for the dataset
 
     seconds: dict[str, float] = field(default_factory=dict)  # of each fit, with what the cache saved
     cache: ModelCache = field(default_factory=ModelCache)
@@ -62,7 +63,7 @@ class Workbench:
     def make(self, method: Method, split: Split | None = None) -> Recommender:
         """The method, not yet fitted."""
         about: dict[str, Any] = {"seed": self.seed, "device": self.device, "quick": self.quick}
-        return make(method, split or self.split, self.dataset, recipe=self.recipe, **about)
+        return make(method, split or self.split, "" if self.plain else self.dataset, recipe=self.recipe, **about)
 
     def split_for(self, method: Method) -> Split:
         """The split that a method is fitted on.
@@ -81,10 +82,21 @@ class Workbench:
     def on(self, name: str, split: Callable[[], Split]) -> Workbench:
         """The workbench of the same data under another split, made once for each name."""
         if name not in self._others:
-            self._others[name] = Workbench(
-                self.dataset, split(), recipe=self.recipe, seed=self.seed, device=self.device, quick=self.quick
-            )
+            self._others[name] = self._like_this(split())
         return self._others[name]
+
+    @property
+    def untuned(self) -> Workbench:
+        """The workbench of the same data where methods have default options."""
+        if self.plain:
+            return self
+        if "" not in self._others:
+            self._others[""] = self._like_this(self.split, plain=True, world=self.world)
+        return self._others[""]
+
+    def _like_this(self, split: Split, **other: Any) -> Workbench:
+        same = {name: getattr(self, name) for name in ("recipe", "seed", "device", "quick", "plain")}
+        return Workbench(self.dataset, split, **same | other)
 
     @property
     def tail(self) -> Tail:
@@ -93,7 +105,7 @@ class Workbench:
 
     def tuned(self, method: Method) -> dict[str, Any]:
         """The options that were found for the method on this dataset, if any."""
-        return options_of(method, self.dataset, self.recipe)
+        return {} if self.plain else options_of(method, self.dataset, self.recipe)
 
     @cached_property
     def data(self) -> str:

@@ -230,7 +230,11 @@ def lam_curve(curve: Sequence[Held], chosen: float) -> Figure:
     if not points:
         return figure
     bar = figure.colorbar(
-        panels[0].collections[0], ax=panels, label="lam (1: expectation alone, 0: uncertainty alone)", aspect=30, pad=0.02
+        panels[0].collections[0],
+        ax=panels,
+        label="lam (1: expectation alone, 0: uncertainty alone)",
+        aspect=30,
+        pad=0.02,
     )
     bar.outline.set_visible(False)
     legend(figure, panels[0])

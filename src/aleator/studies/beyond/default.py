@@ -1,0 +1,253 @@
+"""Beyond the paper: default options on every dataset. Each model bare, under AUR, and beside the simplest control.
+
+Everything is chosen on validation, without files of options. A cell is a model on a dataset. `python -m
+aleator.studies.beyond.default RESULTS` prints the tables of all datasets together, in markdown.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from aleator.aur import AUR
+from aleator.evaluation.protocols import Scorer, evaluate
+from aleator.evaluation.report import Report
+from aleator.evaluation.significance import holm, paired_p
+from aleator.models.base import Model
+from aleator.studies.beyond.control import by_popularity
+from aleator.studies.methods import DEFAULT, Method, under_aur
+from aleator.studies.records import Against, Figures, Measured, PairedTest, Record
+from aleator.studies.report.cells import DOWN, UP, Cell, Shown, number
+from aleator.studies.report.tables import Block, Table, tests_of
+from aleator.studies.study import Study
+from aleator.studies.workbench import Workbench, accuracy
+
+MODELS = ("MF", "LGCN", "VAE", "EASE", "GraphFilter", "FISM")
+OVERALL = Method(DEFAULT, {"select": "overall"})
+SHOWN = {
+    "Recall@20": ("overall", "recall@20"),
+    "NDCG@20": ("overall", "ndcg@20"),
+    "tail Recall@50": ("tail_absolute", "recall@50"),
+}
+GUARDED = ("Recall@20", "NDCG@20")  # what AUR must not lose
+
+
+def cells(bench: Workbench) -> list[Method]:
+    models = ("MF", "FISM") if bench.quick else MODELS
+    return [*(Method(under_aur(name)) for name in models), Method(DEFAULT), OVERALL]
+
+
+def on_split(bench: Workbench) -> Workbench:
+    """The workbench of data with a test part. A simulated world is split here."""
+    if bench.world is None:
+        return bench
+    return bench.on("split", lambda: bench.split.everything.split(valid=0.0, test=0.2, seed=bench.seed))
+
+
+def measure(bench: Workbench, method: Method) -> Measured:
+    own = on_split(bench)
+    aur = own.fit(method)
+    assert isinstance(aur, AUR)
+    bench.seconds[method.key] = own.seconds[method.key]
+    row = accuracy(own, method, system=aur)
+    if method.backbone == DEFAULT:
+        bare, model = _report(own, aur.at(1.0)), aur.model
+    else:
+        bare, made = own.report(method.bare), own.make(method.bare)
+        assert isinstance(made, Model)
+        model = made
+    control = by_popularity(model, own.split, aur.select, own.cache)
+    row["bare"] = _figures(bare)
+    row["control"] = {"a": control.a, "metrics": _figures(_report(own, control))}
+    row["against"] = against(own.report(method), bare, method.bare.name)
+    row["setting"], row["model"] = str(aur.setting), type(aur.model).__name__
+    return row
+
+
+def _report(bench: Workbench, system: Scorer) -> Report:
+    return evaluate(system, bench.split, recipe=bench.recipe.name)
+
+
+def _figures(report: Report) -> Figures:
+    """The metrics that are shown."""
+    means = report.to_dict()
+    found: Figures = {}
+    for protocol, metric in SHOWN.values():
+        found.setdefault(protocol, {})[metric] = means[protocol][metric]
+    return found
+
+
+def against(report: Report, bare: Report, name: str) -> Against:
+    """The paired tests of the metrics that are shown, without a correction: that is made over all cells."""
+    tests: list[PairedTest] = []
+    for protocol, metric in SHOWN.values():
+        difference = report.per_user[protocol][metric] - bare.per_user[protocol][metric]
+        known = difference[np.isfinite(difference)]
+        tests.append(
+            {
+                "protocol": protocol,
+                "metric": metric,
+                "mean": report.mean(protocol, metric),
+                "baseline": bare.mean(protocol, metric),
+                "p": paired_p(known),
+                "users": len(known),
+            }
+        )
+    return {"method": name, "tests": tests}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A method on a dataset: its records, one for each seed, and the signs of its differences from the bare model."""
+
+    dataset: str
+    name: str
+    rows: Sequence[Record]
+    signs: dict[str, list[str]]  # by metric, one for each seed: UP, DOWN or nothing
+
+    @property
+    def lams(self) -> list[float]:
+        return [row["chosen"]["lam"] for row in self.rows]
+
+    @property
+    def fails(self) -> bool:
+        """Whether some seed is significantly below the bare model."""
+        return any(DOWN in self.signs[name] for name in GUARDED)
+
+    @property
+    def bare_everywhere(self) -> bool:
+        return all(lam == 1 for lam in self.lams)
+
+    def mean(self, shown: str, of: Callable[[Record], Figures]) -> float:
+        """The mean over seeds of a metric. NaN where it is not known."""
+        protocol, metric = SHOWN[shown]
+        values = [of(row)[protocol][metric] for row in self.rows]
+        return float(np.mean([np.nan if value is None else value for value in values]))
+
+
+def by_cell(rows: Sequence[Record]) -> list[Found]:
+    """The cells of all datasets. Holm's correction is over all cells, for each metric and seed."""
+    together: dict[tuple[str, str], list[Record]] = {}
+    for row in rows:
+        name = " ".join([row["method"], *(str(value) for value in row.get("settings", {}).values())])
+        together.setdefault((row["dataset"], name), []).append(row)
+    signs = {key: {shown: [""] * len(own) for shown in SHOWN} for key, own in together.items()}
+    for shown, (protocol, metric) in SHOWN.items():
+        families: dict[int, list[tuple[tuple[str, str], int, PairedTest]]] = {}
+        for key, own in together.items():
+            for place, row in enumerate(own):
+                tests = [t for t in tests_of(row) if (t["protocol"], t["metric"]) == (protocol, metric)]
+                families.setdefault(row["seed"], []).extend((key, place, test) for test in tests)
+        for family in families.values():
+            corrected = holm(np.array([1.0 if test["p"] is None else test["p"] for _, _, test in family]))
+            for (key, place, test), p in zip(family, corrected, strict=True):
+                if p < 0.05 and test["mean"] is not None and test["baseline"] is not None:
+                    signs[key][shown][place] = UP if test["mean"] > test["baseline"] else DOWN
+    return [Found(*key, own, signs[key]) for key, own in together.items()]
+
+
+def _bare(row: Record) -> Figures:
+    return row["bare"]
+
+
+def _control(row: Record) -> Figures:
+    return row["control"]["metrics"]
+
+
+def _aur(row: Record) -> Figures:
+    return row["metrics"]
+
+
+def line(cell: Found) -> list[Cell]:
+    """One row of a table."""
+    a = float(np.mean([row["control"]["a"] for row in cell.rows]))
+    made: list[Cell] = [cell.dataset, cell.name, number(float(np.mean(cell.lams)), ".2f"), number(a, ".2f")]
+    for shown in SHOWN:
+        bare, control, aur = (cell.mean(shown, of) for of in (_bare, _control, _aur))
+        agreed = set(cell.signs[shown])
+        sign = agreed.pop() if len(agreed) == 1 else DOWN if DOWN in agreed else ""
+        made += [_figure(bare), _figure(control)]
+        made.append(None if np.isnan(aur) else Shown(f"{aur:.4f}", aur, note=_change(aur, bare), sign=sign))
+    return [*made, number(float(np.mean([row["seconds"] for row in cell.rows])), ".0f"), number(len(cell.rows))]
+
+
+def _figure(value: float) -> Cell:
+    return None if np.isnan(value) else Shown(f"{value:.4f}", value)
+
+
+def _change(value: float, reference: float) -> str:
+    return f"({value / reference - 1:+.1%})" if reference else ""
+
+
+def tables(rows: Sequence[Record]) -> list[Table]:
+    """What fails, what gains, what stays at lam = 1, and the default AUR."""
+    found = by_cell(rows)
+    default = [cell for cell in found if cell.rows[0]["method"] == DEFAULT]
+    models = [cell for cell in found if cell not in default]
+    blended = [cell for cell in models if not cell.bare_everywhere]
+    higher = sum(cell.mean("tail Recall@50", _aur) > cell.mean("tail Recall@50", _bare) for cell in blended)
+    beaten = [cell for cell in blended if all(cell.mean(s, _control) >= cell.mean(s, _aur) for s in SHOWN)]
+    about = (
+        "Default options, chosen on validation. In brackets: the change against the bare model. a is the power of the "
+        f"control. {UP} and {DOWN} mark p < 0.05 in a two-sided paired t-test over users, with Holm's correction over "
+        f"all cells of {_listed(rows)}, for each metric and seed. {UP} holds in every seed, and {DOWN} in at least one."
+    )
+    groups = [
+        (
+            [cell for cell in models if cell.fails],
+            f"Cells below the bare model in Recall@20 or NDCG@20 in at least one seed, of {len(models)} cells.",
+        ),
+        (
+            blended,
+            f"Cells with lam < 1. The tail is above that of the bare model in {higher} of {len(blended)}. The control is "
+            f"at least as good in all three metrics in {len(beaten)}.",
+        ),
+        ([cell for cell in models if cell.bare_everywhere], "Cells with lam = 1 in every seed: AUR is the bare model."),
+        (default, "The default AUR, which compares models. Its bare model is the one that it keeps."),
+    ]
+    heads = ["dataset", "method", "lam", "a"]
+    heads += [f"{shown}, {of}" for shown in SHOWN for of in ("bare", "control", "AUR")] + ["seconds", "seeds"]
+    made = []
+    for number_, (own, told) in enumerate(groups):
+        if own or number_ == 0:  # that nothing fails is told too
+            lines = [line(cell) for cell in own]
+            nothing = "" if own else " There are none."
+            made.append(Table(heads, lines, f"{told}{nothing}{f' {about}' if number_ == 0 else ''}"))
+    return made
+
+
+def _listed(rows: Sequence[Record]) -> str:
+    return ", ".join(dict.fromkeys(row["dataset"] for row in rows))
+
+
+def show(rows: Sequence[Record]) -> list[Block]:
+    return [*tables(rows)]
+
+
+STUDY = Study(
+    name="beyond",
+    part="default",
+    title="Beyond: default options, against the bare model and a control",
+    question="Without any option, does AUR gain on its bare model, and on the bare model's scores divided by a power of "
+    "popularity?",
+    cells=cells,
+    measure=measure,
+    show=show,
+    plain=True,
+    applies=lambda bench: not bench.recipe.on_test,
+)
+
+
+def together(results: Path) -> list[Table]:
+    """The tables of all datasets that have records, with one correction over all of them."""
+    files = sorted((results / STUDY.name).glob("*.jsonl"))
+    return tables([row for file in files for row in STUDY.rows(results, file.stem)])
+
+
+if __name__ == "__main__":
+    for table in together(Path(sys.argv[1])):
+        print(f"{table.markdown()}\n\n{table.caption}\n")
