@@ -127,7 +127,7 @@ def seen_of(made: Configurable, split: al.Split) -> tuple[Any, ...]:
         log, scores = fitted.log, fitted.score(list(range(90)))
     else:
         assert isinstance(made, al.Estimator)
-        fitted = al.AUR(al.MF(dim=4), estimator=made, refit=False).fit(split)
+        fitted = al.AUR(al.MF(dim=4, l2=0.001), estimator=made, refit=False).fit(split)
         log, scores = fitted.estimator.log, fitted.uncertainty(list(range(90)))
     report = al.evaluate(fitted, split, k=5)
     course = None if log is None else (log.best_epoch, len(log.rows), [row.get("metric") for row in log.rows])
