@@ -28,9 +28,10 @@ class FISM(Epochs, Model):
     An observed item is left out of the history in its own loss: the sum and the size are those of the other items.
     Otherwise the model would learn to repeat the history.
 
-    Two options are for short histories, and cost accuracy on long ones. `bias` b_i makes popularity count the more, the less is known of a user. With
-    `history_dropout` the model sees short histories in training. In each step a user draws a rate between 0 and this
-    number, and each item of the history is dropped with that rate. The loss still asks for all items.
+    Two options are for short histories, and cost accuracy on long ones. `bias` b_i makes popularity count the more, the
+    less is known of a user. With `history_dropout` the model sees short histories in training. In each step a user draws
+    a rate between 0 and this number, and each item of the history is dropped with that rate. The loss still asks for all
+    items.
     """
 
     dim: int | Literal["auto"] = "auto"  # dimensions of z and q: an eighth of the items, at most 1024

@@ -57,7 +57,7 @@ class MF(Epochs, Model):
     lr: float = 2e-3  # learning rate of Adam
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
-    solved_by: str | None = field(default=None, init=False)  # "conjugate gradients" or "cholesky" (ALS), or "adam"
+    solved_by: str | None = field(default=None, init=False)  # "conjugate gradients" (ALS) or "adam"
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
@@ -228,8 +228,8 @@ class MF(Epochs, Model):
 class ALS:
     """Alternating least squares for a model: its factors, which start at random, and the pairs of users and items.
 
-    Each half of an iteration takes a few steps of conjugate gradients from the factors of the iteration before. That is far
-    quicker than solving it exactly, and it ends at the same place.
+    Each half of an iteration takes a few steps of conjugate gradients from the factors of the iteration before. That is
+    far quicker than solving it exactly, and it ends at the same place.
     """
 
     def __init__(self, model: MF) -> None:
