@@ -108,7 +108,7 @@ def test_out_of_sample_pairs_are_scored_from_the_rest_of_the_history(bias: bool)
 
 def test_popularity_counts_the_more_the_shorter_a_history_is() -> None:
     """Item 0 is popular, and items 1 and 2 are like each other."""
-    model = FISM(dim=1, alpha=1.0)
+    model = FISM(dim=1, alpha=1.0, bias=True)
     model.data = tiny_world()
     model.z, model.q = torch.zeros(9, 1), torch.zeros(9, 2)
     model.z[1:], model.q[2, 0], model.q[0, 1] = 1.0, 0.3, 0.5
