@@ -41,7 +41,7 @@ def small_aur() -> Callable[..., al.AUR]:
     """Makes an AUR that is fitted in a fraction of a second; options of AUR, and of its parts by prefix."""
 
     def make(**options: Any) -> al.AUR:
-        model: dict[str, Any] = {"dim": 8, "iterations": 5, "l2": 0.005, "frequency": False}
+        model: dict[str, Any] = {"dim": 8, "iterations": 5, "l2": 0.001}
         estimator: dict[str, Any] = {"dim": 16, "max_epochs": 6, "lr": 0.01, "init": RANDOM_INIT}
         rest = {}
         for name, value in options.items():
@@ -54,7 +54,7 @@ def small_aur() -> Callable[..., al.AUR]:
                 rest[name] = value
         if rest.get("recipe") == "paper":
             del model["iterations"]  # it is of ALS, and the paper's MF is trained by Adam
-            del model["l2"], model["frequency"]
+            del model["l2"]
             model["recipe"] = "paper"
         elif "joint" not in rest:  # no race
             rest = {"residuals": "in-sample", "unobserved": "constant"} | rest

@@ -211,7 +211,7 @@ class TestFit:
         for refit, data in ((True, split.everything), (False, split.train)):
             aur = small_aur(refit=refit).fit(split)
             assert aur.fitted.fingerprint == aur.model.fitted.fingerprint == data.fingerprint
-            assert torch.equal(aur.model.score([0]), al.MF(dim=8, iterations=5).fit(data).score([0]))
+            assert torch.equal(aur.model.score([0]), al.MF(dim=8, iterations=5, l2=0.001).fit(data).score([0]))
 
     def test_the_refit_runs_for_the_epochs_that_validation_chose(
         self, small_aur: Make, split: al.Split, monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,18 @@ class TestRanking:
         assert ranking([weak, strong], "overall") == [1, 0]
         assert ranking([weak, strong], "balanced") == [1, 0]
 
+    def test_balanced_wants_a_gain_on_the_best_bare_model(self) -> None:
+        """The weak one is near the best blend and has more tail, but its gain on the strong bare model is noise."""
+        noisy, steady = flat(0.055, noise=0.05, seed=1), flat(0.06, noise=0.005, seed=2)
+        ends = flat(-0.1, tail=(0.1,), noise=0.005, seed=3), flat(0.05, tail=(0.1,), noise=0.005, seed=4)
+
+        def joined(top: Measured, bare: Measured, tail: float) -> Measured:
+            rows = torch.cat([top.recall, bare.recall])
+            return Measured(rows, rows, torch.cat([torch.full_like(top.tail, tail), bare.tail]))
+
+        weak, strong = joined(noisy, ends[0], 0.9), joined(steady, ends[1], 0.2)
+        assert ranking([weak, strong], "balanced") == [1, 0]
+
     def test_balanced_ranks_by_the_tail_among_lams_as_good_as_the_best_of_all(self) -> None:
         most_tail = flat(0.0598, 0.01, 0.0, tail=(0.4, 0.9, 0.1), noise=0.005, seed=1)
         best = flat(0.02, 0.06, 0.0, tail=(0.5, 0.2, 0.1), noise=0.005, seed=2)
@@ -199,7 +211,8 @@ class TestDecide:
 
 def tiny(**options: Any) -> al.AUR:
     estimator = al.FactorEstimator(dim=8, max_epochs=4, lr=0.01, init=0.01)
-    return al.AUR(**{"estimator": estimator, "device": "cpu", "seed": 0} | options)
+    given: dict[str, Any] = {"estimator": estimator, "device": "cpu", "seed": 0} | options
+    return al.AUR(**given)
 
 
 class TestEndToEnd:
@@ -207,7 +220,8 @@ class TestEndToEnd:
         self, split: al.Split, tmp_path: Any
     ) -> None:
         contenders = [al.Random(), al.MF(dim=8, iterations=5)]
-        aur = tiny(contenders=contenders, residuals="in-sample", unobserved="constant").fit(split)
+        silent = al.FactorEstimator(dim=8, max_epochs=1, init=0.0)  # the models alone decide
+        aur = tiny(contenders=contenders, estimator=silent, residuals="in-sample", unobserved="constant").fit(split)
         assert isinstance(aur.model, al.MF)
         assert [result.model for result in aur.race] == ["MF", "Random"]
         assert aur.setting == Setting("in-sample", "constant")

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import aleator as al
-from aleator.aur.residuals import OutOfSample, _cross_fitted
+from aleator.aur.residuals import Constant, OutOfSample, _cross_fitted, expectations
 from aleator.batches import Users
 from aleator.data.interactions import Interactions
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
+from aleator.uncertainty.objective import Objective
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +130,80 @@ def test_aur_trains_on_them(small_aur: Callable[..., al.AUR], split: al.Split) -
     inside, outside = (small_aur(residuals=kind).fit(split) for kind in ("in-sample", "cross-fit"))
     assert torch.equal(inside.model.score([0, 1]), outside.model.score([0, 1]))
     assert not torch.equal(inside.uncertainty([0, 1]), outside.uncertainty([0, 1]))
+
+
+@pytest.fixture(scope="module")
+def fitted_mf(data: Interactions) -> al.MF:
+    return al.MF(dim=4, device="cpu").fit(data)
+
+
+@pytest.mark.parametrize("residuals", ["in-sample", "loo", "cross-fit", "constant"])
+@pytest.mark.parametrize("unobserved", ["model", "constant"])
+def test_each_kind_of_pair_has_the_expectations_that_were_asked_for(
+    residuals: Any, unobserved: Any, fitted_mf: al.MF
+) -> None:
+    model, value = fitted_mf, 0.123
+    found = expectations(model, residuals, unobserved, value)
+    users = model.histories.batch(torch.tensor([3, 17, 40]))
+    items = torch.tensor([0, 7, 41])
+    whole, some, pairs = found.score_block(users), found.score_block(users, items), found.score_pairs(users)
+    assert whole.shape == (3, model.fitted.n_items)
+    assert some.shape == (3, 3)
+    assert pairs.shape == users.item.shape
+    of_model = model.score_block(users)
+    of_block = torch.full_like(of_model, value) if unobserved == "constant" else of_model
+    torch.testing.assert_close(whole, of_block)
+    torch.testing.assert_close(some, of_block[:, items])
+    if residuals == "constant":
+        of_pairs = torch.full_like(pairs, value)
+    elif residuals == "in-sample":
+        of_pairs = model.score_pairs(users)
+    else:
+        of_pairs = OutOfSample(model, residuals == "cross-fit").score_pairs(users)
+        assert not torch.allclose(of_pairs, model.score_pairs(users), atol=1e-3)
+    torch.testing.assert_close(pairs, of_pairs)
+
+
+def test_blocks_of_constants_can_be_written_into(fitted_mf: al.MF) -> None:
+    """The training step does: it takes the observed pairs out of a block."""
+    found = Constant(fitted_mf, 0.1, fitted_mf.fitted.n_items, observed=True, unobserved=True)
+    users = fitted_mf.histories.batch(torch.tensor([3]))
+    found.score_block(users).zero_()
+    assert (found.score_block(users) == 0.1).all()
+
+
+def test_with_constants_everywhere_the_model_does_not_matter(small_aur: Callable[..., al.AUR], split: al.Split) -> None:
+    def log_variance(**options: Any) -> torch.Tensor:
+        aur = small_aur(lam=0.5, refit=False, estimator__check_every=6, **options).fit(split)
+        return aur.estimator.log_variance(aur.users([0, 1]))
+
+    constant: dict[str, Any] = {"residuals": "constant", "unobserved": "constant"}
+    torch.testing.assert_close(log_variance(**constant), log_variance(**constant, model__mu=0.9))
+    assert not torch.equal(log_variance(), log_variance(model__mu=0.9))
+
+
+def test_the_constant_is_the_root_of_beta(
+    small_aur: Callable[..., al.AUR], split: al.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that s = 0 is the best for an unobserved pair: r^2 = beta there, but for the floor and gamma s^2 = 0."""
+    asked = []
+
+    def spy(*given: Any) -> Expectation:
+        asked.append(given[1:])
+        return expectations(*given)
+
+    monkeypatch.setattr("aleator.aur.blended.expectations", spy)
+    small_aur(beta=0.04).fit(split)
+    assert {(residuals, unobserved) for residuals, unobserved, _ in asked} == {("in-sample", "constant")}
+    assert {value for _, _, value in asked} == {0.2}
+    s = torch.zeros((), dtype=torch.float64)
+    assert float(Objective(beta=0.04, floor=0.0).slope(torch.tensor(0.2, dtype=torch.float64), s)) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("residuals", ["loo", "cross-fit"])
+def test_out_of_sample_beside_a_constant_is_its_own_setting(
+    residuals: str, small_aur: Callable[..., al.AUR], split: al.Split
+) -> None:
+    aur, inside = (small_aur(residuals=kind, lam=0.0).fit(split) for kind in (residuals, "in-sample"))
+    assert (aur.setting.residuals, aur.setting.unobserved) == (residuals, "constant")
+    assert not torch.equal(aur.score([0, 1]), inside.score([0, 1]))

@@ -173,6 +173,7 @@ def test_on_the_checkerboard_the_withheld_pairs_are_more_uncertain_than_the_othe
     board = np.add.outer(np.arange(n), np.arange(n)) % 2 == 0
     withheld = np.eye(n, dtype=bool)
     data = al.Interactions.of(*np.nonzero(board & ~withheld))
-    aur = al.AUR(al.MF(dim=4), estimator=build(case, max_epochs=60), alpha=2.0, refit=False).fit(data)
-    sigma = aur.uncertainty(list(range(n))).numpy()
-    assert sigma[withheld].mean() > sigma[~board].mean()
+    options: dict[str, Any] = {"residuals": "in-sample", "unobserved": "model", "alpha": 2.0, "refit": False}
+    aur = al.AUR(al.MF(dim=4), estimator=build(case, max_epochs=60), **options).fit(data)
+    s = aur.estimator.log_variance(aur.users(list(range(n)))).numpy()
+    assert s[withheld].mean() > s[~board].mean()

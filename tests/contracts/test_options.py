@@ -49,10 +49,12 @@ OTHER: dict[str, Any] = {
     "backbone": "mf",
     "batch_size": 5,
     "beta": 0.5,
-    "bias": False,
+    "bias": True,
+    "blend": "sigma",
     "calibrate": "isotonic",
     "check_every": 4,
     "clip": 0.7,
+    "contenders": [al.EASE()],
     "dim": 3,
     "draws": 3,
     "dropout": 0.6,
@@ -99,14 +101,15 @@ OTHER: dict[str, Any] = {
     "tail": al.Tail.items(0.2),
     "temperature": 2.0,
     "tolerance": 0.5,
+    "unobserved": "model",
     "user_exponent": 0.9,
     "user_variance": 0.1,
     "user_weight": 3.0,
     "valid": 0.4,
     "weight_decay": 7.0,
 }
+NO_RACE: dict[str, Any] = {"residuals": "in-sample", "unobserved": "constant"}
 SPECIAL: dict[str, dict[str, Any]] = {
-    "ue": {"bias": True},
     "expomf": {"precision": 1.0},
     "lightgcn bpr": {"loss": "softmax"},
     "mf adam": {"solver": "als"},
@@ -138,8 +141,8 @@ def seen_of(made: Configurable, split: al.Split) -> tuple[Any, ...]:
         log, scores = fitted.log, fitted.score(list(range(90)))
     else:
         assert isinstance(made, al.Estimator)
-        fitted = al.AUR(al.MF(dim=4), estimator=made, refit=False).fit(split)
-        log, scores = fitted.estimator.log, fitted.uncertainty(list(range(90)))
+        fitted = al.AUR(al.MF(dim=4), estimator=made, refit=False, **NO_RACE).fit(split)
+        log, scores = fitted.estimator.log, fitted.at(0.0).score(list(range(90)))
     report = al.evaluate(fitted, split, k=5)
     course = None if log is None else (log.best_epoch, len(log.rows), [row.get("metric") for row in log.rows])
     return np.asarray(scores).tobytes(), str(course), len(fitted.fitted), str(report.about)
@@ -167,16 +170,21 @@ AUR_OPTIONS = [o for o in al.AUR.option_names() if o not in ("device", "model", 
 @pytest.mark.parametrize("option", AUR_OPTIONS)
 def test_an_option_of_aur_changes_something(option: str, split: al.Split) -> None:
     def seen(**options: Any) -> tuple[Any, ...]:
-        adam = {"solver": "adam", "max_epochs": 3} if option == "recipe" else {}
-        estimator = al.FactorEstimator(dim=8, max_epochs=20, lr=0.05)
-        aur = al.AUR(al.MF(dim=4, **adam), estimator=estimator, **options).fit(split)  # type: ignore[arg-type]
+        adam: dict[str, Any] = {"solver": "adam", "max_epochs": 3} if option == "recipe" else {}
+        model: dict[str, Any] = {} if option == "contenders" else {"model": al.MF(dim=4, **adam)}
+        estimator = al.FactorEstimator(dim=8, max_epochs=20, lr=0.05, init=0.01)
+        aur = al.AUR(**model, estimator=estimator, **options).fit(split)
         listed = aur.recommend([0, 1], k=10)["tail"].to_list()
         scores = [part(list(range(90))).numpy().tobytes() for part in (aur.score, aur.uncertainty, aur.expectation)]
-        return scores, aur.lam_used, aur.curve, len(aur.fitted), listed
+        return scores, aur.lam_used, aur.choice, len(aur.fitted), listed
 
     base: dict[str, Any] = {"refit": False} if option == "valid" else {}
-    base |= {"lam": 0.5} if option in ("tail", "residuals") else {}
-    assert seen(**base, **{option: OTHER[option]}) != seen(**base)
+    base |= {"lam": 0.5} if option in ("tail", "residuals", "unobserved") else {}
+    if option == "contenders":
+        base["contenders"] = [al.MF(dim=4)]
+    if option != "recipe":
+        base = NO_RACE | base
+    assert seen(**{**base, option: OTHER[option]}) != seen(**base)
 
 
 @pytest.mark.parametrize("option", ["weights", "lr", "clip", "max_epochs"])

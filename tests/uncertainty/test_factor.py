@@ -19,7 +19,7 @@ from aleator.training.row_adam import RowAdam
 from aleator.training.stop import Stop
 from aleator.uncertainty import FactorEstimator, Objective, step
 from aleator.uncertainty.factor import ACTIVATIONS
-from aleator.uncertainty.step import Tables, history, kept
+from aleator.uncertainty.step import Tables, history, kept, shorter
 
 from .fixed import Fixed
 
@@ -92,6 +92,47 @@ def test_the_fast_loss_equals_the_reference_in_value_and_gradient(
     assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
     for mine, theirs in zip(gradients, torch.autograd.grad(reference, [made.z, made.q]), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+@pytest.mark.parametrize("self_exclude", [True, False])
+def test_observed_pairs_have_the_log_variance_of_training(activation: Any, self_exclude: bool) -> None:
+    made, weight, users = estimator(activation=activation, self_exclude=self_exclude), weights(), batch(weights())
+    with torch.no_grad():
+        expected = literal(made, weight)[users.row, users.item]
+        torch.testing.assert_close(made.observed(users), expected)
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_the_only_item_of_a_history_leaves_nothing(activation: Any) -> None:
+    """p = 0 then, so s = 0, and the gradient does not reach z: all of that would be 0 / 0."""
+    made, weight = estimator(activation=activation), np.zeros((2, N_ITEMS), np.float32)
+    weight[0, 2] = weight[1, 5] = 1
+    users, r = batch(weight, [0, 1]), torch.full((2, N_ITEMS), 0.3, dtype=torch.float64)
+    with torch.no_grad():
+        assert (made.observed(users) == 0).all()
+    none = Objective(alpha=1e-300)  # the unobserved pairs alone
+    (whole, gradients), (others, of_others) = (loss_of(made, users, r, o) for o in (Objective(3.0), none))
+    assert (whole - others).item() == pytest.approx(2 * 3 * 0.7**2, rel=1e-9)  # s = 0 leaves the squared residual
+    for mine, theirs in zip(gradients, of_others, strict=True):
+        assert torch.isfinite(mine).all()
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("kept_items", "expected"),
+    [
+        ([1, 1, 1, 1], [(4 / 3) ** 0.5] * 4),
+        ([1, 0, 1, 0], [2**0.5, 1, 2**0.5, 1]),
+        ([0, 1, 0, 0], [1, 0, 1, 1]),
+        ([0] * 4, [1] * 4),
+    ],
+)
+def test_taking_an_item_out_rescales_by_what_dropout_kept(kept_items: list[int], expected: list[float]) -> None:
+    users = batch(np.array([[1, 1, 0, 1, 1]], np.float32), [0])
+    keep = torch.tensor(kept_items, dtype=torch.float64)
+    _, scale = history(torch.ones(5, 1, dtype=torch.float64), users, keep)
+    assert shorter(scale, keep, users).tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("activation", ["linear", "tanh"])

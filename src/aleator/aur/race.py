@@ -24,7 +24,7 @@ from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.factor import RANDOM_INIT, FactorEstimator
 
-_FIRST = 4  # epochs of the first round
+_FIRST = 3  # epochs of the first round
 _KEPT = 4  # one of so many entries goes on
 
 

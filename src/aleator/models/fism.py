@@ -28,18 +28,19 @@ class FISM(Epochs, Model):
     An observed item is left out of the history in its own loss: the sum and the size are those of the other items.
     Otherwise the model would learn to repeat the history.
 
-    Two things are for short histories. `bias` b_i makes popularity count the more, the less is known of a user. With
-    `history_dropout` the model sees short histories in training. In each step a user draws a rate between 0 and this
-    number, and each item of the history is dropped with that rate. The loss still asks for all items.
+    Two options are for short histories, and cost accuracy on long ones. `bias` b_i makes popularity count the more, the
+    less is known of a user. With `history_dropout` the model sees short histories in training. In each step a user draws
+    a rate between 0 and this number, and each item of the history is dropped with that rate. The loss still asks for all
+    items.
     """
 
     dim: int | Literal["auto"] = "auto"  # dimensions of z and q: an eighth of the items, at most 1024
-    bias: bool = True  # whether each item has a bias
+    bias: bool = False  # whether each item has a bias
     alpha: float = 3.0  # weight of the observed pairs in the loss
     mu: float = 1.0  # weight (or share) of the unobserved pairs in the loss
-    history_dropout: float = 0.9  # largest rate at which the items of a history are dropped in training
+    history_dropout: float = 0.0  # largest rate at which the items of a history are dropped in training
     weight_decay: float = 1.0  # weight decay of AdamW
-    lr: float = 2e-3  # learning rate of AdamW
+    lr: float = 1e-3  # learning rate of AdamW
     check_every: int = 1  # epochs between two checks of the validation Recall@20
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 

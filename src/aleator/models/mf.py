@@ -57,7 +57,7 @@ class MF(Epochs, Model):
     lr: float = 2e-3  # learning rate of Adam
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
-    solved_by: str | None = field(default=None, init=False)  # "conjugate gradients" or "cholesky" (ALS), or "adam"
+    solved_by: str | None = field(default=None, init=False)  # "conjugate gradients" (ALS) or "adam"
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
@@ -87,8 +87,7 @@ class MF(Epochs, Model):
 
     def unused(self) -> Mapping[str, str]:
         names = _OF_ADAM if self.solver == "als" else _OF_ALS
-        found = {**super().unused(), **dict.fromkeys(names, f"with solver {self.solver}")}
-        return found | ({"frequency": "with an l2 of 0"} if self.l2 == 0 else {})
+        return {**super().unused(), **dict.fromkeys(names, f"with solver {self.solver}")}
 
     @property
     def stops_early(self) -> bool:
@@ -112,17 +111,17 @@ class MF(Epochs, Model):
     # Alternating least squares
 
     def _by_als(self) -> None:
-        als = ALS(self, exact=self.torch_device.type == "cuda")
+        als = ALS(self)
         with progress("MF by ALS", self.iterations) as shown:
             for _ in range(self.iterations):
                 als.iterate()
                 shown.advance(1)
         # Users are solved exactly at the end. A user and a newcomer with the same history then get the same scores.
         self.table = FactorTable(least_squares(als.items, als.by_user, self.mu, self.penalty(als.by_user)), als.items)
-        self.solved_by, self.log = als.name, Log(self.iterations)
+        self.solved_by, self.log = "conjugate gradients", Log(self.iterations)
 
     def choose(self, held_out: HeldOut) -> None:
-        als, best, iterations = ALS(self, exact=False), -1.0, _FIRST
+        als, best, iterations = ALS(self), -1.0, _FIRST
         kept = als.users, als.items  # those of the best l2 so far
 
         def judge(l2: float) -> float:
@@ -229,28 +228,22 @@ class MF(Epochs, Model):
 class ALS:
     """Alternating least squares for a model: its factors, which start at random, and the pairs of users and items.
 
-    `exact` solves each half of an iteration by Cholesky factorisations, as a GPU does it. Otherwise each half takes a few
-    steps of conjugate gradients from the factors of the iteration before. That is far quicker on a CPU, it serves for a
-    path on both, and it ends at the same place.
+    Each half of an iteration takes a few steps of conjugate gradients from the factors of the iteration before. That is
+    far quicker than solving it exactly, and it ends at the same place.
     """
 
-    def __init__(self, model: MF, exact: bool) -> None:
-        self.model, self.exact, device = model, exact, model.torch_device
+    def __init__(self, model: MF) -> None:
+        self.model, device = model, model.torch_device
         self.by_user, self.by_item = model.rows(), Histories(model.matrix().T.tocsr(), device)
         draw = torch.Generator().manual_seed(model.seed)
         self.items = 0.01 * torch.rand((self.by_user.n_items, model.dim), generator=draw).to(device)
         self.items[self.by_item.size == 0] = 0  # their least squares solution
         self.users = self.items.new_zeros((self.by_user.n_users, model.dim))
-        self._batches = [] if self.exact else [rows.batch(torch.arange(rows.n_users)) for rows in self._sides]
+        self._batches = [rows.batch(torch.arange(rows.n_users)) for rows in self._sides]
 
     @property
     def _sides(self) -> tuple[Histories, Histories]:
         return self.by_user, self.by_item
-
-    @property
-    def name(self) -> str:
-        """The way in which it solves."""
-        return "cholesky" if self.exact else "conjugate gradients"
 
     def iterate(self) -> None:
         """Solve for the users, then for the items."""
@@ -263,8 +256,6 @@ class ALS:
     def _solve(self, side: int, x: Tensor, y: Tensor) -> Tensor:
         model, rows = self.model, self._sides[side]
         l2 = model.penalty(rows)
-        if self.exact:
-            return least_squares(y, rows, model.mu, l2)
         return approach(x, y, self._batches[side], model.mu, l2, _STEPS)
 
     def mean_weight(self) -> float:

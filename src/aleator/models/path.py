@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 _STEPS = (2.0, 1.0, 0.5)  # binary logarithms of the factors between neighbouring values, one round each
 _GAIN = 0.01  # a value is better if it gains more than this share; less is noise
+_EQUAL = 0.002  # values within this share of the best are equally good
 _MOST = 16  # values on a path
 
 
@@ -24,7 +25,7 @@ def short_path(judge: Callable[[float], float], start: float) -> Path:
     The path goes by a factor of 4, in the direction that improves, as long as that improves. It then tries the
     neighbours of the best value by a factor of 2, and at last those by the root of 2. It ends earlier if both neighbours
     of the best value are about as good. A gain of up to 1 % counts as none, so that noise does not lead the path away.
-    Of all values within 1 % of the best, the largest is taken: a stronger penalty is the simpler model.
+    Of all values within 0.2 % of the best, the largest is taken: a stronger penalty is the simpler model.
     """
     tried: dict[float, float] = {}  # by the binary logarithm of the value over `start`
     best = 0.0
@@ -46,6 +47,6 @@ def short_path(judge: Callable[[float], float], start: float) -> Path:
         beside = [tried.get(best + way, 0.0) for way in (-step, step)]
         if min(beside) >= (1 - _GAIN) * tried[best]:
             break
-    high = (1 - _GAIN) * max(tried.values())
+    high = (1 - _EQUAL) * max(tried.values())
     largest = max((place for place, found in tried.items() if found >= high), default=best)
     return Path(start * 2**largest, {start * 2**place: found for place, found in tried.items()})

@@ -18,9 +18,6 @@ class UE(FISM):
     """
 
     dim: int = 1024  # dimensions of z and q
-    bias: bool = False  # whether each item has a bias
-    history_dropout: float = 0.0  # largest rate at which the items of a history are dropped in training
-    lr: float = 1e-3  # learning rate of AdamW
 
     excludes_itself: ClassVar[bool] = False
     paper_ranges: ClassVar[Ranges] = {"alpha": Among(1.0, 2.0, 3.0, 4.0, 5.0)}

@@ -32,9 +32,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 RANDOM_INIT = 0.01  # standard deviation of random projections
 RANDOM = Schedule(lr=3e-3, weight_decay=0.3, steps=16, patience=8, check_every=1, tolerance=0.0)
-SPECTRAL = Schedule(lr=2e-4, weight_decay=0.0, steps=12, patience=5, check_every=1, tolerance=0.01)
+SPECTRAL = Schedule(lr=5e-4, weight_decay=0.0, steps=12, patience=4, check_every=1, tolerance=0.0)
 # A step on sampled items is cheap and noisy, and learns less. So there are more steps and more patience.
-SPECTRAL_SAMPLED = Schedule(lr=2e-4, weight_decay=0.0, steps=24, patience=10, check_every=1, tolerance=0.01)
+SPECTRAL_SAMPLED = Schedule(lr=2e-4, weight_decay=0.0, steps=24, patience=8, check_every=1, tolerance=0.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -159,7 +159,8 @@ def test_on_top_of_it_only_the_estimator_is_trained(
     assert torch.equal(aur.model.score(users), bare.score(users))
     assert aur.recommend(users, k=K, lam=1.0)["item_id"].equals(bare.recommend(users, k=K)["item_id"])
     assert len(aur.fitted) == len(split.everything)
-    assert aur.curve[0]["recall@20"] > 0
+    assert aur.choice is not None
+    assert aur.choice.curve[0].recall > 0
     assert al.evaluate(aur, split, k=(10,)).mean("overall", "recall@10") > 0.05
     aur.save(tmp_path / "m")
     loaded = al.AUR.load(tmp_path / "m")
@@ -385,6 +386,24 @@ class TestTable:
             assert (rest == rest[0]).all()
             assert rest[0] <= min(0.0, float(scores.min()))
         assert 0 <= bare.score([elsewhere.users[0]]).max() <= 1.2
+
+    def test_the_spreads_of_the_blend_are_those_of_the_candidates(
+        self, split: al.Split, elsewhere: Elsewhere, listed: dict[str, list[Any]]
+    ) -> None:
+        """By hand: the within-user variance over listed pairs that were not taken."""
+        aur = small_aur(al.graft(pl.DataFrame(listed))).fit(split)
+        data, pairs = aur.fitted, set(zip(listed["user_id"], listed["item_id"], strict=True))
+        taken = set(zip(data.users.decode(data.user), data.items.decode(data.item), strict=True))
+        popularity, items = data.popularity, list(data.items.decode(np.arange(data.n_items)))
+        variances = []
+        for user in sorted({user for user, _ in taken}):
+            own = [
+                i for p, i in zip(popularity, items, strict=True) if p and (user, i) in pairs and (user, i) not in taken
+            ]
+            if len(own) > 1:
+                variances.append(np.var(aur.model.score([user], own)[0].double().numpy()))
+        assert aur.spreads is not None
+        assert aur.spreads.r == pytest.approx(np.sqrt(np.mean(variances)), rel=1e-4)
 
     def test_the_scale_is_that_of_the_pairs_held_out_since_those_taken_are_not_listed(
         self, split: al.Split, listed: dict[str, list[Any]]
