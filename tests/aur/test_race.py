@@ -177,7 +177,7 @@ class TestDecide:
         entries = [Planted(0.1 if i == best else 0.01 * i, name="x" * (i + 1)) for i in range(6)]
         won, results = race(entries, select)
         assert won is entries[best]
-        assert won.trained == [4, 8, None]
+        assert won.trained == [3, 6, None]
         assert sorted(len(entry.trained) for entry in entries) == [1, 1, 1, 1, 2, 3]  # six, then the better two
         assert results[0].setting == won.name
         assert {result.setting for result in results} == {entry.name for entry in entries}
@@ -195,7 +195,7 @@ class TestDecide:
 
     def test_rounds_get_longer(self) -> None:
         """What is good after 4 epochs can be overtaken after 8. What is bad after 4 is out."""
-        late, early, out = Planted(0.1, "a", late=8, first=0.05), Planted(0.06, "bb"), Planted(0.2, "ccc", late=8)
+        late, early, out = Planted(0.1, "a", late=6, first=0.05), Planted(0.06, "bb"), Planted(0.2, "ccc", late=8)
         won, _ = race([Planted(0.0, "dddd"), Planted(0.0, "eeeee"), out, early, late])
         assert won is late
         assert early.trained == [4, 8]
