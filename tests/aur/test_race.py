@@ -182,7 +182,7 @@ class TestDecide:
         assert results[0].setting == won.name
         assert {result.setting for result in results} == {entry.name for entry in entries}
         assert len(results) == 6
-        assert [result.epochs for result in results] == [17, 8, 4, 4, 4, 4]
+        assert [result.epochs for result in results] == [17, 6, 3, 3, 3, 3]
         assert results[0].model == "MF"
 
     def test_what_is_reported_are_the_figures_of_its_blend(self) -> None:
@@ -194,12 +194,12 @@ class TestDecide:
         assert str(results[1]).startswith("MF, a: 0.")
 
     def test_rounds_get_longer(self) -> None:
-        """What is good after 4 epochs can be overtaken after 8. What is bad after 4 is out."""
-        late, early, out = Planted(0.1, "a", late=6, first=0.05), Planted(0.06, "bb"), Planted(0.2, "ccc", late=8)
+        """What is good after 3 epochs can be overtaken after 6. What is bad after 3 is out."""
+        late, early, out = Planted(0.1, "a", late=6, first=0.05), Planted(0.06, "bb"), Planted(0.2, "ccc", late=6)
         won, _ = race([Planted(0.0, "dddd"), Planted(0.0, "eeeee"), out, early, late])
         assert won is late
-        assert early.trained == [4, 8]
-        assert out.trained == [4]
+        assert early.trained == [3, 6]
+        assert out.trained == [3]
 
     def test_one_entry_is_no_race(self) -> None:
         only = Planted(0.1, "a")
