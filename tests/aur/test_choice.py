@@ -213,7 +213,7 @@ class TestText:
         assert "chosen, may be chosen" in rows["0.00"]
         assert "best overall, may be chosen" in rows["0.50"]
         assert rows["1.00"].endswith("the bare model")
-        assert "on 4 users" in told
+        assert "of 4 users" in told
         assert "within a standard error: +60.0 % Recall@20, +60.0 % NDCG@20 and +800.0 % tail Recall@50" in told
         assert "The price is -4.0 % Recall@20 and -4.0 % NDCG@20 against the best" in told
 

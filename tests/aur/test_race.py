@@ -141,6 +141,7 @@ class Planted:
     first: float = 0.0  # the lift before
     model: Any = field(default_factory=al.MF)
     trained: list[int | None] = field(default_factory=list)
+    forgot: int = 0  # how often it freed what it had learned
 
     @property
     def setting(self) -> str:
@@ -156,6 +157,9 @@ class Planted:
 
     def learn(self, stop: Stop) -> None:
         self.trained.append(stop.epochs)
+
+    def forget(self) -> None:
+        self.forgot += 1
 
     def progress(self, held_out: HeldOut) -> Callable[[], float]:
         return lambda: self.lift
@@ -179,6 +183,7 @@ class TestDecide:
         assert won is entries[best]
         assert won.trained == [3, 6, None]
         assert sorted(len(entry.trained) for entry in entries) == [1, 1, 1, 1, 2, 3]  # six, then the better two
+        assert [entry.forgot for entry in entries] == [len(entry.trained) - (entry is won) for entry in entries]
         assert results[0].setting == won.name
         assert {result.setting for result in results} == {entry.name for entry in entries}
         assert len(results) == 6
@@ -250,6 +255,20 @@ class TestEndToEnd:
         assert len(aur.race) == len(first) == 4
         assert aur.race == again.race
         assert torch.equal(aur.score([0, 1]), again.score([0, 1]))
+
+    def test_a_contender_that_cannot_be_fitted_is_left_out_and_a_note_says_so(
+        self, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def short_of_memory(self: al.EASE, *given: Any) -> None:
+            raise al.AleatorError("memory is short", "use another model")
+
+        monkeypatch.setattr(al.EASE, "fit_pairs", short_of_memory)
+        mf, fixed = al.MF(dim=8, iterations=5, l2=0.001), {"residuals": "in-sample", "unobserved": "constant"}
+        aur = tiny(contenders=[al.EASE(), mf], **fixed).fit(split)
+        assert isinstance(aur.model, al.MF)
+        assert "EASE was left out: memory is short" in aur.notes
+        with pytest.raises(al.AleatorError, match="memory is short"):
+            tiny(contenders=[al.EASE()], **fixed).fit(split)
 
     def test_one_model_and_one_setting_are_no_race(self, fitted_aur: al.AUR) -> None:
         assert fitted_aur.race == []

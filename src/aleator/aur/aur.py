@@ -92,6 +92,7 @@ class AUR(Recommender):
     lam_used: float = field(init=False)  # the lam of the blend
     choice: Choice | None = field(default=None, init=False)  # the held-out figures of each lam
     race: list[Result] = field(default_factory=list, init=False)  # what was compared, the winner first
+    left_out: list[str] = field(default_factory=list, init=False)  # notes on models that could not be fitted
     tail_rule: Tail = field(init=False)  # that of the recipe, or the option `tail`
     tail_items: Tensor = field(init=False)  # [n_items] which items are tail by that rule
     _untrained: Estimator = field(init=False)  # the estimator with its options as they were given
@@ -219,17 +220,26 @@ class AUR(Recommender):
         if recipe.refits and self.refit:
             self._refit(won, split.everything, cache)
         self.spreads = won.spreads
-        self.notes = self.model.notes + notes + ([] if self.spreads is None else self.spreads.notes())
+        self.notes = self.model.notes + notes + self.left_out + ([] if self.spreads is None else self.spreads.notes())
         return self
 
     def _compete(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> Blended:
-        """Fit the entrants, let them race if there are several settings, and train the estimator of the winner."""
-        field_ = []
-        for model in self.entrants:
-            model = copy.copy(model)
-            model.fit_cached(cache, fitted, held_out)
-            field_ += [self._blended(model, setting) for setting in self._settings()]
-        won, self.race = decide(field_, held_out, self.select)
+        """Fit the entrants, let them race if there are several settings, and train the estimator of the winner.
+
+        Of several entrants, one that cannot be fitted is left out, such as EASE if memory is short.
+        """
+        entries, self.left_out = list[Blended](), list[str]()
+        for entrant in self.entrants:
+            model = copy.copy(entrant)
+            try:
+                model.fit_cached(cache, fitted, held_out)
+            except AleatorError as error:
+                if len(self.left_out) + 1 == len(self.entrants):
+                    raise
+                self.left_out.append(f"{type(model).__name__} was left out: {error.problem}")
+            else:
+                entries += [self._blended(model, setting) for setting in self._settings()]
+        won, self.race = decide(entries, held_out, self.select)
         self.model, self.estimator, self.setting = won.model, won.estimator, won.setting
         return won
 

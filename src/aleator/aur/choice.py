@@ -56,7 +56,7 @@ class Choice:
         """The curve, the guard and the price, for people."""
         bare, best, chosen = self.curve[-1], self.best, self.chosen
         shown = sorted({*self.curve[:: max(len(self.curve) // 10, 1)], chosen, best, bare}, key=lambda point: point.lam)
-        lines = [f"lam on {self.users:,} users of the validation part (select={self.select!r})"]
+        lines = [f"lam on the held-out pairs of {self.users:,} users (select={self.select!r})"]
         lines += ["  lam   Recall@20  NDCG@20  tail Recall@50"]
         for point in shown:
             marks = [

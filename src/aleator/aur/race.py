@@ -77,6 +77,7 @@ def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple
         for entry in left:
             entry.learn(Stop(epochs=epochs))
             measured.append(entry.measure(held_out))
+            entry.estimator.forget()  # many entries may not fit in memory together
         order = ranking(measured, select)
         going_on = math.ceil(len(left) / _KEPT)
         results = [_result(left[i], measured[i], select, epochs) for i in order[going_on:]] + results

@@ -72,7 +72,7 @@ def spreads(parts: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Spreads:
             square = (values.square().sum(1) / n.clamp_min(1))[enough]
             row += torch.stack([enough.sum().double(), variance.sum(), square.sum()]).cpu()
     users, variances, squares = sums.T.tolist()
-    r, s = (
+    of_r, of_s = (
         math.sqrt(v / n) if n and v > _FLAT**2 * q else 0.0 for n, v, q in zip(users, variances, squares, strict=True)
     )
-    return Spreads(r, s if s >= _LEAST else 0.0)
+    return Spreads(of_r, of_s if of_s >= _LEAST else 0.0)

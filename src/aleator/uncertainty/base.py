@@ -69,3 +69,8 @@ class Estimator(Configurable, ABC):
         """The inverse of `tensors`."""
         for name in self.learned:
             setattr(self, name, tensors[name])
+
+    def forget(self) -> None:
+        """Free the memory of what was learned."""
+        for name in self.learned:
+            delattr(self, name)
