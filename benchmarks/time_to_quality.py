@@ -129,7 +129,7 @@ def mf_runs(data: al.Interactions, clock: Clock, budget: float, common: dict[str
 
     return [
         run("MF", OURS, lambda: al.MF(solver="adam", **common).fit_pairs(data, clock), clock, budget),
-        run("MF", PAPER, lambda: al.MF(**al.MF.paper, **common).fit_pairs(data, clock), clock, budget),
+        run("MF", PAPER, lambda: al.MF(**common).with_defaults(**al.MF.paper).fit_pairs(data, clock), clock, budget),
         run("MF", PUBLISHED, published, clock, budget),
     ]
 

@@ -12,13 +12,13 @@ from aleator.aur.build import build, parse_settings
 from aleator.recommender import Recommender
 
 
-def aur(settings: dict[str, Any], model: str = "mf", **more: Any) -> al.AUR:
+def aur(settings: dict[str, Any], model: str | None = "mf", **more: Any) -> al.AUR:
     made = build(model, settings, with_uncertainty=True, **{"recipe": "ours", **more})
     assert isinstance(made, al.AUR)
     return made
 
 
-def bare(settings: dict[str, Any], model: str = "mf", **more: Any) -> Recommender:
+def bare(settings: dict[str, Any], model: str | None = "mf", **more: Any) -> Recommender:
     return build(model, settings, with_uncertainty=False, **{"recipe": "ours", **more})
 
 
@@ -73,6 +73,27 @@ class TestBuild:
         assert isinstance(made.model, al.EASE)
         assert isinstance(made.estimator, al.MLPEstimator)
         assert type(bare({}, "lightgcn")) is al.LightGCN
+
+    def test_without_a_name_models_are_compared(self) -> None:
+        made = aur({"alpha": 2.0}, None, seed=3, max_epochs=5)
+        assert [type(model) for model in made.contenders] == [type(model) for model in al.AUR().contenders]
+        assert {model.seed for model in made.contenders} == {3}
+        assert made.contenders[0].options()["max_epochs"] == 5
+        assert (made.alpha, made.seed) == (2.0, 3)
+        assert type(bare({"model": {"dim": 4}}, None)) is al.MF
+
+    def test_auto_compares_more(self) -> None:
+        few, many = (made.contenders for made in (aur({}, None), aur({}, "auto")))
+        kinds = [type(model) for model in many]
+        assert kinds[: len(few)] == [type(model) for model in few]
+        assert set(kinds[len(few) :]) == {al.EASE, al.GraphFilter, al.LightGCN, al.MultVAE}
+
+    def test_options_of_a_model_need_its_name(self) -> None:
+        for model in (None, "auto"):
+            with pytest.raises(al.AleatorError, match=r"model.dim was set but several models are compared"):
+                aur({"model": {"dim": 4}}, model)
+        with pytest.raises(al.AleatorError, match="name a model"):
+            bare({}, "auto")
 
     def test_common_options_hold_for_all_parts_where_nothing_else_was_set(self) -> None:
         made = aur({"seed": 4, "model": {"seed": 9}}, seed=1, device="cpu", max_epochs=None)
@@ -172,7 +193,7 @@ class TestRecipePaper:
         assert (made.recipe, made.model.recipe) == ("paper", "paper")
         assert made.model.options()["lr"] == 0.01
         kept = {name: value for name, value in al.MF.paper.items() if name != "lr"}
-        assert {name: made.model.options()[name] for name in kept} == kept
+        assert {name: getattr(made.model, name) for name in kept} == kept
         assert made.model.options() | {"lr": 0} == paper.options() | {"lr": 0}
         assert made.floor == al.AUR.paper["floor"]
 

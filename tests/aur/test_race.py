@@ -26,19 +26,19 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("residuals", "unobserved", "expected"),
         [
-            ("auto", "auto", [("in-sample", "model"), ("in-sample", "constant"), ("constant", "constant")]),
+            ("auto", "auto", [("in-sample", "constant"), ("constant", "constant"), ("in-sample", "model")]),
             ("auto", "model", [("in-sample", "model")]),
             ("auto", "constant", [("in-sample", "constant"), ("constant", "constant")]),
-            ("in-sample", "auto", [("in-sample", "model"), ("in-sample", "constant")]),
+            ("in-sample", "auto", [("in-sample", "constant"), ("in-sample", "model")]),
             ("in-sample", "model", [("in-sample", "model")]),
             ("in-sample", "constant", [("in-sample", "constant")]),
             ("constant", "auto", [("constant", "constant")]),
             ("constant", "model", [("constant", "model")]),
             ("constant", "constant", [("constant", "constant")]),
-            ("loo", "auto", [("loo", "model"), ("loo", "constant")]),
+            ("loo", "auto", [("loo", "constant"), ("loo", "model")]),
             ("loo", "model", [("loo", "model")]),
             ("loo", "constant", [("loo", "constant")]),
-            ("cross-fit", "auto", [("cross-fit", "model"), ("cross-fit", "constant")]),
+            ("cross-fit", "auto", [("cross-fit", "constant"), ("cross-fit", "model")]),
             ("cross-fit", "model", [("cross-fit", "model")]),
             ("cross-fit", "constant", [("cross-fit", "constant")]),
         ],
@@ -177,12 +177,12 @@ class TestDecide:
         entries = [Planted(0.1 if i == best else 0.01 * i, name="x" * (i + 1)) for i in range(6)]
         won, results = race(entries, select)
         assert won is entries[best]
-        assert won.trained == [4, 8, None]
+        assert won.trained == [3, 6, None]
         assert sorted(len(entry.trained) for entry in entries) == [1, 1, 1, 1, 2, 3]  # six, then the better two
         assert results[0].setting == won.name
         assert {result.setting for result in results} == {entry.name for entry in entries}
         assert len(results) == 6
-        assert [result.epochs for result in results] == [17, 8, 4, 4, 4, 4]
+        assert [result.epochs for result in results] == [17, 6, 3, 3, 3, 3]
         assert results[0].model == "MF"
 
     def test_what_is_reported_are_the_figures_of_its_blend(self) -> None:
@@ -194,12 +194,12 @@ class TestDecide:
         assert str(results[1]).startswith("MF, a: 0.")
 
     def test_rounds_get_longer(self) -> None:
-        """What is good after 4 epochs can be overtaken after 8. What is bad after 4 is out."""
-        late, early, out = Planted(0.1, "a", late=8, first=0.05), Planted(0.06, "bb"), Planted(0.2, "ccc", late=8)
+        """What is good after 3 epochs can be overtaken after 6. What is bad after 3 is out."""
+        late, early, out = Planted(0.1, "a", late=6, first=0.05), Planted(0.06, "bb"), Planted(0.2, "ccc", late=6)
         won, _ = race([Planted(0.0, "dddd"), Planted(0.0, "eeeee"), out, early, late])
         assert won is late
-        assert early.trained == [4, 8]
-        assert out.trained == [4]
+        assert early.trained == [3, 6]
+        assert out.trained == [3]
 
     def test_one_entry_is_no_race(self) -> None:
         only = Planted(0.1, "a")

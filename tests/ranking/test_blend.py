@@ -123,6 +123,12 @@ class TestFlat:
         r, s, counted = some()
         assert spreads([(1e-9 * r, s, counted)]).r == pytest.approx(1e-9 * within_user(r, counted), rel=1e-5)
 
+    def test_a_log_variance_that_hardly_differs_is_noise(self) -> None:
+        r, s, counted = some()
+        found = spreads([(1e-5 * r, 1e-5 * s, counted)])
+        assert found.r > 0
+        assert found.s == 0
+
     def test_two_parts_that_rank_have_no_note(self) -> None:
         assert spreads([some()]).notes() == []
 

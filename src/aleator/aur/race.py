@@ -48,19 +48,19 @@ class Result:
 def settings(
     residuals: Residuals | Literal["auto"], unobserved: Unobserved | Literal["auto"], estimator: Estimator
 ) -> list[Setting]:
-    """The settings that options leave open, the simplest first: that is the paper's, where all is the model's.
+    """The settings that options leave open, the simplest first: the fewer pairs take the model's expectation.
 
-    From a random start, an estimator on the expectations of the model takes a hundred epochs, and did not win on any data
-    that we have. So a random start is only tried with constants.
+    The paper's, where all pairs do, is the last. From a random start, an estimator on the expectations of the model takes
+    a hundred epochs, and did not win on any data that we have. So a random start is only tried with constants.
     """
     pairs: list[tuple[Residuals, Unobserved]] = [
         pair
-        for pair in (("in-sample", "model"), ("in-sample", "constant"), ("constant", "constant"))
+        for pair in (("in-sample", "constant"), ("constant", "constant"), ("in-sample", "model"))
         if residuals in ("auto", pair[0]) and unobserved in ("auto", pair[1])
     ]
     if residuals not in ("auto", "in-sample", "constant") or not pairs:
         chosen: Residuals = "in-sample" if residuals == "auto" else residuals
-        others: list[Unobserved] = ["model", "constant"] if unobserved == "auto" else [unobserved]
+        others: list[Unobserved] = ["constant", "model"] if unobserved == "auto" else [unobserved]
         pairs = [(chosen, other) for other in others]
     if not isinstance(estimator, FactorEstimator) or estimator.init != "auto":
         return [Setting(*pair) for pair in pairs]

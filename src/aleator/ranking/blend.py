@@ -18,6 +18,7 @@ from torch import Tensor
 
 Blending = Literal["linear", "sigma"]
 _FLAT = 1e-6  # a spread below this share of the root mean square is rounding
+_LEAST = 1e-3  # a log-variance with a smaller spread is the same for all items, up to noise of the training
 
 
 def uncertainty(log_variance: Tensor, k: float) -> Tensor:
@@ -71,7 +72,7 @@ def spreads(parts: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Spreads:
             square = (values.square().sum(1) / n.clamp_min(1))[enough]
             row += torch.stack([enough.sum().double(), variance.sum(), square.sum()]).cpu()
     users, variances, squares = sums.T.tolist()
-    found = [
+    r, s = (
         math.sqrt(v / n) if n and v > _FLAT**2 * q else 0.0 for n, v, q in zip(users, variances, squares, strict=True)
-    ]
-    return Spreads(*found)
+    )
+    return Spreads(r, s if s >= _LEAST else 0.0)

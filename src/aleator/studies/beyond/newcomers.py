@@ -111,6 +111,6 @@ STUDY = Study(
     measure=measure,
     show=show,
     plain=True,
-    applies=lambda bench: bench.world is None and not bench.recipe.on_test and len(drawn(bench.split, 0)) > 0,
+    applies=lambda bench: not bench.recipe.on_test and len(drawn(bench.split, 0)) > 0,
     order=METHODS,
 )
