@@ -2,9 +2,8 @@
 
     python benchmarks/fit.py [--dataset yelp2018 --data-root FOLDER] [--users 20000 --items 10000] [--json FILE]
 
-On the CPU, our solver takes steps of conjugate gradients as implicit's does, and one exact step for the users at the end.
-On a GPU, it solves each half of an iteration exactly. Both get the same number of threads. If implicit is not installed,
-only ours is measured.
+Our solver takes steps of conjugate gradients as implicit's does, and one exact step for the users at the end. Both get
+the same number of threads. If implicit is not installed, only ours is measured.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def examine(data_root: Any = None) -> dict[str, Any]:
     packages = {name: _version_of(name) for name in PACKAGES}
     advice = []
     if packages["implicit"] is None:
-        advice.append("MF by ALS on the CPU needs implicit: pip install implicit")
+        advice.append("only `aleator reproduce strong` and some benchmarks need implicit: pip install implicit")
     cuda = torch.cuda.is_available()
     return {
         "python": platform.python_version(),

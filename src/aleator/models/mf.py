@@ -29,7 +29,7 @@ _OF_ADAM = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negati
 _OF_ALS = ("iterations",)
 _START = 0.003  # the l2 that a path starts from, and that is used if nothing is held out
 _FIRST, _NEXT = 8, 4  # iterations of ALS for the first value on a path, and for each that goes on from the best so far
-_STEPS = 3  # of conjugate gradients in each half of an iteration on a CPU
+_STEPS = 3  # of conjugate gradients in each half of an iteration
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
