@@ -74,7 +74,7 @@ class AUR(Recommender):
     model: Model = field(default=None, kw_only=False)  # type: ignore[assignment]  # of the expectation, such as `al.MF()`
     contenders: Sequence[Model] = ()  # models to compare if none is given; by default FISM and MF
     estimator: Estimator = field(default_factory=lambda: estimators.FactorEstimator())  # estimates the uncertainty
-    alpha: float = 1.0  # weight of the observed pairs in the estimator's loss; a higher alpha lifts the tail
+    alpha: float = 1.0  # weight of the observed pairs in the estimator's loss; a higher alpha may lift the tail
     beta: float = 0.01  # weight of the log-variance in the loss; K = 1 / beta is the scale of the variance
     gamma: float = 0.01  # weight of the squared log-variance in the loss
     floor: float = 0.01  # added to e^s in the loss; it bounds the weight of a pair that is fitted perfectly

@@ -2,8 +2,8 @@
 
 No setting wins on all data, so validation decides, by successive halving (Jamieson and Talwalkar, 2016). Every entry
 trains for a few epochs and is judged by its best blend under `select`, not by s alone. The best quarter goes on, for
-twice as many epochs. The winner is then trained to its end. Of entries within a standard error of the best, the simplest
-wins.
+twice as many epochs. The winner is then trained to its end. Of entries within a standard error of the best, the first
+in the order of `settings` wins, which is the simplest.
 """
 
 from __future__ import annotations
@@ -48,10 +48,12 @@ class Result:
 def settings(
     residuals: Residuals | Literal["auto"], unobserved: Unobserved | Literal["auto"], estimator: Estimator
 ) -> list[Setting]:
-    """The settings that options leave open, the simplest first: the fewer pairs take the model's expectation.
+    """The settings that options leave open, in the order in which they win a tie.
 
-    The paper's, where all pairs do, is the last. From a random start, an estimator on the expectations of the model takes
-    a hundred epochs, and did not win on any data that we have. So a random start is only tried with constants.
+    First the model's expectation on the observed pairs alone, which costs no products with the model. Then no model at
+    all. Last the paper's, where all pairs take the model's: it follows the model, and so it is the least stable. From a
+    random start, an estimator on the expectations of the model takes a hundred epochs, and did not win on any data that
+    we have. So a random start is only tried with constants.
     """
     pairs: list[tuple[Residuals, Unobserved]] = [
         pair
