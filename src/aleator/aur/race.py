@@ -101,7 +101,7 @@ def ranking(measured: Sequence[Measured], select: Select) -> list[int]:
     merit = [merits(each, bare) for each in measured]
     best = [each[int(each.mean(1).argmax())] for each in merit]
     top = best[int(torch.stack([each.mean() for each in best]).argmax())]
-    values, order = [], []
+    values = []
     for each, own, most in zip(measured, merit, best, strict=True):
         value, allowed = most, torch.zeros(len(own), dtype=torch.bool)
         if select == "balanced":
