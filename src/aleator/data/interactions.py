@@ -242,8 +242,9 @@ class Interactions:
             test: Share of all pairs for the test.
             by: Which pairs are held out. "random": random pairs of each user. "user_time": the latest pairs of each
                 user. "global_time": the latest pairs of all. "last": the last pair of each user for the test, and the
-                one before for validation; the shares do not count. A user always keeps a training pair, except with
-                "global_time".
+                one before for validation; the shares do not count. "balanced": equally many random pairs of each item,
+                but at most half of them, so the part may be smaller than its share. A user always keeps a training
+                pair, except with "global_time".
             seed: Seed of the random draws.
 
         Returns:

@@ -15,7 +15,7 @@ from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import require, unknown_name
 
-By = Literal["random", "user_time", "global_time", "last"]
+By = Literal["random", "user_time", "global_time", "last", "balanced"]
 ValidBy = Literal["random", "user_time", "global_time", "last", "balanced", "each"]
 Rows = NDArray[np.bool_]  # a mask of rows, [n]
 
@@ -32,8 +32,8 @@ class Split:
         valid: Validation pairs. Empty until `carve` takes them out of `train`, if there are none.
         test: Test pairs.
         valid_by: How `carve` takes validation pairs, so that they look like the test pairs. "random", "user_time",
-            "global_time" and "last" are those of `Interactions.split`. "balanced" takes equally many pairs of each
-            item, "each" equally many of each user.
+            "global_time", "last" and "balanced" are those of `Interactions.split`. "each" takes equally many pairs of
+            each user.
         name: Name of the dataset.
         paper_tail: Tail of the paper's released program, for the datasets of the paper.
         counts: Number of pairs of each part in the files.

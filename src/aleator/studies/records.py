@@ -76,7 +76,7 @@ class Scatter(TypedDict):
 
 
 class Way(TypedDict):
-    """What the study `drift` tells about one way of splitting."""
+    """What the studies `drift` and `popularity_shift` tell about one way of splitting."""
 
     chosen: Chosen
     drift: dict[str, float]
@@ -137,6 +137,8 @@ class Measured(TypedDict):
     notes: NotRequired[list[str]]
     against: NotRequired[Against]
 
+    against_control: NotRequired[Against]  # needs_model: the tests against the control of divided scores
+    validation: NotRequired[dict[str, float]]  # variants: the figures of the chosen lam on held-out pairs
     bare: NotRequired[Figures]  # default: the metrics of the bare model
     control: NotRequired[Control]  # default
     setting: NotRequired[str]  # default: how the estimator was trained
@@ -144,7 +146,7 @@ class Measured(TypedDict):
     alone: NotRequired[Figures]  # alpha: the metrics of the uncertainty alone
     path: NotRequired[list[Step]]  # front
     scatter: NotRequired[Scatter]  # correlation
-    ways: NotRequired[dict[str, Way]]  # drift
+    ways: NotRequired[dict[str, Way]]  # drift, popularity_shift
     user: NotRequired[Any]  # case: whose items they are
     items: NotRequired[int | list[CaseItem]]  # case: the items; theorem: how many items there are
     users: NotRequired[int]  # theorem

@@ -32,7 +32,19 @@ PAPER = {
     "case": "case",
     "theorem": "theorem",
 }
-BEYOND = ("strong", "corrections", "mislabelled", "front", "drift", "default", "newcomers", "reliability")
+BEYOND = (
+    "needs_model",
+    "strong",
+    "leaderboard",
+    "corrections",
+    "mislabelled",
+    "front",
+    "drift",
+    "popularity_shift",
+    "default",
+    "newcomers",
+    "reliability",
+)
 NAMES = (*PAPER, "beyond")
 DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", "ml-100k", "coat", *WORLDS)
 RECIPES: tuple[RecipeName, ...] = ("paper", "ours")  # in the order in which they are run and shown

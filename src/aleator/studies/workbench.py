@@ -12,7 +12,7 @@ from aleator.aur import AUR
 from aleator.data.simulate import World
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
-from aleator.evaluation.protocols import evaluate
+from aleator.evaluation.protocols import Scorer, evaluate
 from aleator.evaluation.report import Report
 from aleator.models.cache import ModelCache
 from aleator.recipe import RECIPES, Recipe
@@ -74,9 +74,13 @@ class Workbench:
         return self.split.carve(0.1, self.seed) if carves else self.split
 
     def report(self, method: Method, system: Recommender | None = None) -> Report:
-        """Its evaluation under the recipe's tail and policy. The per-user values are small, so it is kept."""
+        """Its evaluation under the recipe's tail and policy."""
+        return self.evaluated(method, lambda: system or self.fit(method))
+
+    def evaluated(self, method: Method, made: Callable[[], Scorer]) -> Report:
+        """The evaluation of what `made` gives, kept under the name of the method. The per-user values are small."""
         if method.key not in self._reports:
-            self._reports[method.key] = evaluate(system or self.fit(method), self.split, recipe=self.recipe.name)
+            self._reports[method.key] = evaluate(made(), self.split, recipe=self.recipe.name)
         return self._reports[method.key]
 
     def on(self, name: str, split: Callable[[], Split]) -> Workbench:
@@ -131,8 +135,16 @@ def accuracy(
     """
     system = system or bench.fit(method)
     report = bench.report(method, system)
+    row = measured(bench, report, system)
+    if against is not None and against.key != method.key:
+        row["against"] = tests_against(report, bench.report(against), against.name)
+    return row
+
+
+def measured(bench: Workbench, report: Report, system: Recommender) -> Measured:
+    """What a record says of an evaluation, and of the recommender behind it."""
     means = report.to_dict()
-    row: Measured = {
+    return {
         "metrics": {protocol: means[protocol] for protocol in report.per_user},
         "lists": report.lists,
         "chosen_on": bench.recipe.chosen_on,
@@ -140,9 +152,6 @@ def accuracy(
         "config": system.options(),
         "notes": system.notes,
     }
-    if against is not None and against.key != method.key:
-        row["against"] = tests_against(report, bench.report(against), against.name)
-    return row
 
 
 def tests_against(report: Report, other: Report, name: str) -> Against:

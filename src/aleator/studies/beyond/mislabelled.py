@@ -1,11 +1,13 @@
 """Beyond the paper: does the uncertainty find mislabelled pairs?
 
-The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated.
+The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated. Each model
+has default options, which are chosen on validation. The estimator is trained as validation decides, and as a control on
+a constant in place of all expectations: its uncertainty then knows no model, only who took what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,25 +19,27 @@ from aleator.aur import AUR
 from aleator.batches import pieces
 from aleator.data.simulate import auroc
 from aleator.data.splits import Split
-from aleator.studies.methods import Method
+from aleator.studies.methods import Method, under_aur
 from aleator.studies.records import Measured, Record
-from aleator.studies.report.cells import Cell
-from aleator.studies.report.tables import Block, Table, figure_of
+from aleator.studies.report.cells import DOWN, UP, Cell, Shown
+from aleator.studies.report.tables import Block, Table, interval, values
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
+MODELS = ("MF", "EASE", "FISM")
+CONSTANT = {"residuals": "constant", "unobserved": "constant"}  # the options of the control
 SCORES = ("uncertainty", "expectation", "blend", "popularity", "random")
 RANDOM_TEST = ("coat",)  # the datasets whose test pairs were assigned at random
+DIFFERENCES = ("no model", "expectation", "popularity")  # what the uncertainty is compared with
 LIKED = 4.0  # a pair of Coat with at least this rating is positive
 PAIRS = 200_000  # how many unobserved pairs are drawn in a world
-SMALL = {"model.dim": 16, "estimator.dim": 256}  # small sizes, since these datasets are small
 
 Ids = NDArray[np.int64]
 Truth = tuple[Ids, Ids, NDArray[np.bool_]]  # user, item, label
 
 
 def cells(bench: Workbench) -> list[Method]:
-    return [Method("MF-AUR", SMALL), Method("EASE-AUR", {"estimator.dim": SMALL["estimator.dim"]})]
+    return [Method(under_aur(model), own) for model in MODELS for own in ({}, CONSTANT)]
 
 
 def known(bench: Workbench) -> tuple[Workbench, Truth]:
@@ -66,9 +70,9 @@ def measure(bench: Workbench, method: Method) -> Measured:
     own, (user, item, label) = known(bench)
     aur = own.fit(method)
     assert isinstance(aur, AUR)
-    r, sigma, blend = parts_of(aur, user, item)
+    r, s, blend = parts_of(aur, user, item)
     scores = {
-        "uncertainty": sigma,
+        "uncertainty": s,
         "expectation": r,
         "blend": blend,
         "popularity": own.split.everything.popularity[item],
@@ -82,18 +86,22 @@ def measure(bench: Workbench, method: Method) -> Measured:
         "pairs": len(label),
         "liked": float(label.mean()),
         "chosen": chosen(aur),
+        "setting": str(aur.setting),
         "config": aur.options(),
     }
 
 
 def parts_of(aur: AUR, user: Ids, item: Ids) -> list[NDArray[np.float64]]:
-    """Expectation, uncertainty and blend of each pair, in blocks of users."""
+    """Expectation, log-variance and blend of each pair, in blocks of users.
+
+    The uncertainty orders pairs as the log-variance does, except that the map between them makes some of them equal.
+    """
     found = [np.empty(len(user)) for _ in range(3)]
     order = np.argsort(user, kind="stable")
     for index in pieces(torch.from_numpy(np.unique(user)), 2048):
         with torch.no_grad():
             users = aur.histories.batch(index)
-            parts = *aur.parts(users), aur.score_block(users)
+            parts = aur.model.score_block(users), aur.estimator.log_variance(users), aur.score_block(users)
         first, last = np.searchsorted(user[order], [index[0], index[-1] + 1])
         rows = order[first:last]
         at = np.searchsorted(index.numpy(), user[rows])
@@ -117,32 +125,59 @@ def average_precision(label: Any, score: Any) -> float:
 
 def show(rows: Sequence[Record]) -> list[Block]:
     runs: dict[str, list[Record]] = {}
+    controls: dict[tuple[str, int], Record] = {}
     for row in rows:
-        runs.setdefault(row["method"], []).append(row)
+        if row.get("settings") == CONSTANT:
+            controls[row["method"], row["seed"]] = row
+        else:
+            runs.setdefault(row["method"], []).append(row)
     share = np.mean([row["liked"] for row in rows])
+    seeds = len({row["seed"] for row in rows})
     blocks: list[Block] = []
     for metric, name in (("auroc", "AUROC"), ("average_precision", "average precision")):
-        lines: list[list[Cell]] = [
-            [method, *(figure_of(own, metric, score) for score in SCORES)] for method, own in runs.items()
-        ]
+        lines = [_line(method, own, controls, metric) for method, own in runs.items()]
         caption = (
             f"{rows[0]['dataset']}: {name} of each score against the true label of unobserved pairs. "
-            f"{share:.1%} of these pairs are liked. Compare the uncertainty with popularity, chance and the expectation. "
-            f"Figures are means over {len(rows) // max(len(runs), 1)} seeds, with the 95 % interval where there are "
-            "several."
+            f"{share:.1%} of these pairs are liked. The second column is the uncertainty of an estimator that knows no "
+            "model. The last three columns have the uncertainty less another score of the same seed. "
+            f"Figures are means over {seeds} seeds, ± half the width of the 95 % interval over seeds. {UP} and {DOWN} "
+            "mark differences whose interval leaves out 0. On Coat the seeds share all pairs, so the interval says nothing "
+            "of other users. In a world each seed is another world."
         )
-        blocks.append(Table(["method", *SCORES], lines, caption))
+        heads = ["method", SCORES[0], "no model", *SCORES[1:]]
+        blocks.append(Table([*heads, *(f"against {other}" for other in DIFFERENCES)], lines, caption))
     return blocks
+
+
+def _line(method: str, runs: Sequence[Record], controls: Mapping[tuple[str, int], Record], metric: str) -> list[Cell]:
+    """A model: its scores, and how far the uncertainty is above others."""
+    found = {score: values(runs, metric, score) for score in SCORES}
+    beside = [controls.get((method, row["seed"])) for row in runs]
+    found["no model"] = [np.nan if row is None else values([row], metric, SCORES[0])[0] for row in beside]
+    figures = [_figure(found[score]) for score in (SCORES[0], "no model", *SCORES[1:])]
+    mine = np.array(found[SCORES[0]])
+    return [method, *figures, *(_figure(mine - found[other], signed=True) for other in DIFFERENCES)]
+
+
+def _figure(of_seeds: Sequence[float] | NDArray[np.float64], *, signed: bool = False) -> Cell:
+    """The mean and its interval. A difference has a sign where its interval leaves out 0."""
+    mean, half = interval(list(of_seeds))
+    if np.isnan(mean):
+        return None
+    known = not np.isnan(half)
+    sign = (UP if mean > 0 else DOWN) if signed and known and abs(mean) > half else ""
+    return Shown(f"{mean:{'+' if signed else ''}.4f}", mean, note=f"±{half:.4f}" if known else "", sign=sign)
 
 
 STUDY = Study(
     name="beyond",
     part="mislabelled",
     title="Beyond: does the uncertainty find mislabelled pairs?",
-    question="Among unobserved pairs, does the uncertainty find the liked ones better than popularity, chance and the "
-    "expectation do?",
+    question="Among unobserved pairs, does the uncertainty find the liked ones better than popularity, the expectation, "
+    "and an uncertainty that knows no model?",
     cells=cells,
     measure=measure,
     show=show,
+    plain=True,
     applies=lambda bench: not bench.recipe.on_test and (bench.world is not None or random_test(bench)),
 )
