@@ -435,3 +435,18 @@ def test_a_real_title_wins_over_an_id_that_stands_in_for_one() -> None:
     for part in (made.train, made.valid, made.test):
         assert part.titles is not None
         assert part.titles.tolist() == ["one", "two", "three"]
+
+
+def test_a_balanced_split_tests_equally_many_pairs_of_each_item() -> None:
+    data = world(n_users=200)
+    made = data.split(valid=0.1, test=0.2, by="balanced", seed=3)
+    tested = np.bincount(made.test.item, minlength=data.n_items)
+    assert tested.max() - tested.min() <= 1
+    assert len(made.test) == pytest.approx(0.2 * len(data), rel=0.1)
+    assert np.bincount(data.item).std() > 2 * tested.std()
+    assert (np.bincount(made.train.user, minlength=data.n_users) > 0).all()
+    assert made.valid_by == "balanced"
+    assert parts(data.split(valid=0.1, test=0.2, by="balanced", seed=3)) == parts(made)
+    assert parts(data.split(valid=0.1, test=0.2, by="balanced", seed=4)) != parts(made)
+    mixed = data.take(np.random.default_rng(0).permutation(len(data)))
+    assert parts(mixed.split(valid=0.1, test=0.2, by="balanced", seed=3)) == parts(made)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,9 +13,16 @@ from hypothesis import strategies as st
 import aleator as al
 from aleator.data.simulate import simulate
 from aleator.recommender import as_split
+from aleator.studies.beyond import mislabelled
 from aleator.studies.beyond.mislabelled import average_precision, liked, measure, parts_of
 from aleator.studies.methods import Method
+from aleator.studies.records import Record
+from aleator.studies.report.cells import DOWN
+from aleator.studies.report.tables import Table
 from aleator.studies.workbench import Workbench
+from tests.studies.making import record
+
+METRICS = ("auroc", "average_precision")
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=40))
@@ -43,6 +52,35 @@ def test_scores_of_pairs_are_those_of_the_blocks(split: al.Split, small_aur: obj
         blocks = aur.expectation(users), aur.estimator.log_variance(users), aur.score_block(users)
     for made, block in zip(parts_of(aur, user, item), blocks, strict=True):
         np.testing.assert_allclose(made, block.numpy()[user, item], rtol=1e-6)
+
+
+def test_differences_are_those_of_each_seed_and_marked_where_their_interval_leaves_out_0() -> None:
+    def cell(seed: int, uncertainty: float, expectation: float, **more: Any) -> Record:
+        scores = {
+            "uncertainty": uncertainty,
+            "expectation": expectation,
+            "blend": 0.5,
+            "popularity": 0.5,
+            "random": 0.5,
+        }
+        return record(method="MF-AUR", seed=seed, liked=0.2, metrics=dict.fromkeys(METRICS, scores), **more)
+
+    control = mislabelled.OTHERS["no model"]
+    rows = [
+        cell(0, 0.6, 0.7),
+        cell(1, 0.8, 0.92),
+        cell(0, 0.5, 0.7, settings=control),
+        cell(1, 0.9, 0.92, settings=control),
+    ]
+    table = mislabelled.show(rows)[0]
+    assert isinstance(table, Table)
+    ((*_, model, expectation, popularity),) = table.rows
+    assert dict(zip(table.columns, table.rows[0], strict=True))["as the paper"] is None, "it was not measured"
+    assert str(model).startswith("+0.0000 ±")
+    assert str(expectation) == "-0.1100 ±0.1271"
+    assert str(popularity).split()[0] == "+0.2000"
+    third = [*rows, cell(2, 0.7, 0.81)]
+    assert str(mislabelled.show(third)[0].rows[0][-2]).endswith(DOWN)  # type: ignore[union-attr]
 
 
 def test_what_was_rated_low_is_not_trained_on() -> None:

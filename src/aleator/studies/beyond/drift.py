@@ -41,10 +41,11 @@ def resplit(split: Split, by: By, seed: int) -> Split:
 
 
 def drift(split: Split) -> dict[str, float]:
-    """How the popularity of items changes from train to test."""
+    """How the popularity of items changes from train to test. NaN where all items are equally popular in a part."""
     before = split.everything.popularity
     after = np.bincount(split.test.item, minlength=len(before))
-    return {DRIFT: float(np.corrcoef(before, after)[0, 1])}
+    with np.errstate(invalid="ignore"):
+        return {DRIFT: float(np.corrcoef(before, after)[0, 1])}
 
 
 def measure(bench: Workbench, method: Method) -> Measured:

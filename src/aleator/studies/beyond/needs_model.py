@@ -189,7 +189,7 @@ def _change(runs: Sequence[Record], protocol: str, metric: str) -> Cell:
 STUDY = Study(
     name="beyond",
     part="needs_model",
-    title="Beyond: what the estimator's ranking needs",
+    title="Beyond: what the ranking by uncertainty needs",
     question="What is the ranking by uncertainty worth without a model, without training, with another recommender in "
     "its place, and beside scores that are divided by a power of popularity?",
     cells=cells,

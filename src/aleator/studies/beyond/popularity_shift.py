@@ -59,9 +59,9 @@ def show(rows: Sequence[Record]) -> list[Block]:
         found = seeds_of([row for row in rows if row["settings"][WAY] == way])
         for runs in found.values():
             name = f"{runs[0]['method']} / {POPULARITY}" if DIVIDED in runs[0]["settings"] else runs[0]["method"]
-            moved = float(np.mean([row["ways"][way]["drift"][DRIFT] for row in runs]))
+            known = [moved for row in runs if (moved := row["ways"][way]["drift"][DRIFT]) is not None]
             figures = [figure_of(runs, *shown) for shown in SHOWN]
-            lines.append([name, *figures, number(moved, ".3f"), count(len(runs))])
+            lines.append([name, *figures, number(float(np.mean(known)) if known else None, ".3f"), count(len(runs))])
         if not lines:
             continue
         heads = ["method", *(f"{words(p)} {m}" for p, m in SHOWN), "correlation of popularity", "seeds"]
