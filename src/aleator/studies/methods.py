@@ -66,6 +66,7 @@ BACKBONES = {
 }
 DEFAULT, COMPARED = "AUR", Backbone(None, tunable=False)  # the default AUR: it compares models and keeps one
 GRAFTS = tuple(name for name, backbone in BACKBONES.items() if backbone.grafted)
+OF_STUDY = "study."  # begins the name of a setting that a study reads, and that is no option of the method
 VARIANTS = {"": Variant(), "-M": Variant(estimator="mlp"), "-J": Variant(joint=True)}  # by what follows AUR in a name
 
 
@@ -88,7 +89,10 @@ MEANINGS: dict[str, tuple[str, Variant | None]] = {
 
 @dataclass(frozen=True)
 class Method:
-    """A method by its name, with options beyond the tuned ones, such as {"alpha": 3, "model.dim": 256}."""
+    """A method by its name, with options beyond the tuned ones, such as {"alpha": 3, "model.dim": 256}.
+
+    A setting whose name begins with `OF_STUDY` is no option. It says what a study does with the method.
+    """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -167,6 +171,8 @@ def settings_of(method: Method, dataset: str, recipe: Recipe, *, quick: bool) ->
     if method.variant is not None and method.variant.joint:
         settings["joint"] = QUICK_JOINT if quick else settings.get("joint", True)
     for name, value in method.settings.items():
+        if name.startswith(OF_STUDY):
+            continue
         table, _, option = name.rpartition(".")
         if table:
             known = settings.get(table)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -55,7 +53,7 @@ def test_scores_of_pairs_are_those_of_the_blocks(split: al.Split, small_aur: obj
 
 
 def test_differences_are_those_of_each_seed_and_marked_where_their_interval_leaves_out_0() -> None:
-    def cell(seed: int, uncertainty: float, expectation: float, **more: Any) -> Record:
+    def cell(seed: int, uncertainty: float, expectation: float, way: str = "for the blend") -> Record:
         scores = {
             "uncertainty": uncertainty,
             "expectation": expectation,
@@ -63,24 +61,22 @@ def test_differences_are_those_of_each_seed_and_marked_where_their_interval_leav
             "popularity": 0.5,
             "random": 0.5,
         }
-        return record(method="MF-AUR", seed=seed, liked=0.2, metrics=dict.fromkeys(METRICS, scores), **more)
+        metrics, settings = dict.fromkeys(METRICS, scores), mislabelled.WAYS[way]
+        return record(method="MF-AUR", seed=seed, liked=0.2, metrics=metrics, settings=settings)
 
-    control = mislabelled.OTHERS["no model"]
-    rows = [
-        cell(0, 0.6, 0.7),
-        cell(1, 0.8, 0.92),
-        cell(0, 0.5, 0.7, settings=control),
-        cell(1, 0.9, 0.92, settings=control),
-    ]
+    rows = [cell(0, 0.6, 0.7), cell(1, 0.8, 0.92)]
+    rows += [cell(0, 0.5, 0.7, "no model"), cell(1, 0.9, 0.92, "no model")]
     table = mislabelled.show(rows)[0]
     assert isinstance(table, Table)
-    ((*_, model, expectation, popularity),) = table.rows
-    assert dict(zip(table.columns, table.rows[0], strict=True))["as the paper"] is None, "it was not measured"
-    assert str(model).startswith("+0.0000 ±")
-    assert str(expectation) == "-0.1100 ±0.1271"
-    assert str(popularity).split()[0] == "+0.2000"
-    third = [*rows, cell(2, 0.7, 0.81)]
-    assert str(mislabelled.show(third)[0].rows[0][-2]).endswith(DOWN)  # type: ignore[union-attr]
+    blend, control = (dict(zip(table.columns, line, strict=True)) for line in table.rows)
+    assert (blend["estimator"], control["estimator"]) == ("for the blend", "no model")
+    assert str(blend["against no model"]).startswith("+0.0000 ±")
+    assert blend["against expectation"] == "-0.1100 ±0.1271"
+    assert str(blend["against popularity"]).split()[0] == "+0.2000"
+    assert control["against no model"] is None, "it is that row itself"
+    more = mislabelled.show([*rows, cell(2, 0.7, 0.81)])[0]
+    assert isinstance(more, Table)
+    assert dict(zip(more.columns, more.rows[0], strict=True))["against expectation"] == f"-0.1100 ±0.0248 {DOWN}"
 
 
 def test_what_was_rated_low_is_not_trained_on() -> None:

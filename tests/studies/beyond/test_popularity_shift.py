@@ -9,6 +9,7 @@ import aleator as al
 from aleator.studies.beyond import popularity_shift
 from aleator.studies.beyond.control import DIVIDED, POPULARITY
 from aleator.studies.beyond.drift import drift, resplit
+from aleator.studies.beyond.popularity_shift import WAY
 from aleator.studies.methods import Method
 from aleator.studies.report.tables import Table
 from aleator.studies.workbench import Workbench
@@ -35,16 +36,16 @@ def test_one_test_part_is_even_over_items_and_the_other_follows_popularity(skewe
 
 def test_a_cell_is_measured_on_its_own_split(skewed: al.Split) -> None:
     bench = Workbench("tiny", skewed, quick=True, device="cpu", plain=True)
-    row = popularity_shift.measure(bench, Method("Popularity", {"test": "balanced"}))
+    row = popularity_shift.measure(bench, Method("Popularity", {WAY: "balanced"}))
     split = resplit(skewed, "balanced", 0)
     report = al.evaluate(al.Popularity().fit(split), split)
     assert row["metrics"]["overall"]["recall@20"] == report.mean("overall", "recall@20")
     assert row["against"]["method"] == "MF"
-    control = popularity_shift.measure(bench, Method("MF", {"test": "balanced", DIVIDED: POPULARITY}))
+    control = popularity_shift.measure(bench, Method("MF", {WAY: "balanced", DIVIDED: POPULARITY}))
     (test,) = (
         test for test in control["against"]["tests"] if (test["protocol"], test["metric"]) == ("overall", "recall@20")
     )
-    bare = popularity_shift.measure(bench, Method("MF", {"test": "balanced"}))
+    bare = popularity_shift.measure(bench, Method("MF", {WAY: "balanced"}))
     assert test["baseline"] == bare["metrics"]["overall"]["recall@20"]
     assert "against" not in bare
 
@@ -53,8 +54,8 @@ def test_each_way_has_a_table_and_the_control_its_name() -> None:
     metrics = {p: {"recall@20": 0.1, "recall@50": 0.2} for p in ("overall", "tail_absolute", "tail_relative")}
     way = {"chosen": {}, "drift": {"popularity_correlation": 0.5}, "tail": ""}
     rows = [
-        record(method="MF", settings=own, metrics=metrics, ways={own["test"]: way})
-        for own in ({"test": "balanced"}, {"test": "balanced", DIVIDED: POPULARITY}, {"test": "random"})
+        record(method="MF", settings=own, metrics=metrics, ways={own[WAY]: way})
+        for own in ({WAY: "balanced"}, {WAY: "balanced", DIVIDED: POPULARITY}, {WAY: "random"})
     ]
     even, popular = popularity_shift.show(rows)
     assert isinstance(even, Table)

@@ -28,7 +28,7 @@ from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.ranking.top import best
 from aleator.recipe import RecipeName
-from aleator.studies.methods import Method
+from aleator.studies.methods import OF_STUDY, Method
 from aleator.studies.records import Measured
 from aleator.studies.workbench import Workbench, measured
 from aleator.training.loop import epochs_of
@@ -37,7 +37,7 @@ from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
 POWERS = tuple(round(0.05 * step, 2) for step in range(10, -1, -1))  # the bare model comes last
-DIVIDED = "divided by"  # the setting of a cell whose scores are divided, by one of the two below
+DIVIDED = f"{OF_STUDY}divided_by"  # the setting of a cell whose scores are divided, by one of the two below
 POPULARITY, LENGTH = "popularity^a", "length"
 
 

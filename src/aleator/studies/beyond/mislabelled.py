@@ -1,14 +1,15 @@
 """Beyond the paper: does the uncertainty find mislabelled pairs?
 
-The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated. Each model
-has default options, which are chosen on validation. The estimator is trained as validation decides, on the model's
-expectations of all pairs as in the paper, and as a control on a constant in place of them all: the uncertainty then knows
-no model, only who took what.
+The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated. Each model has
+default options, which are chosen on validation. The default AUR trains its estimator for the blend: where no blend gains,
+it stops after an epoch or two. In the other ways `blend="sigma"` stops it where s alone is best on validation. One of them
+is a control: with a constant in place of all expectations the uncertainty knows no model, only who took what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +29,16 @@ from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
 MODELS = ("MF", "EASE", "FISM")
-OTHERS = {  # other ways to train the estimator
-    "as the paper": {"residuals": "in-sample", "unobserved": "model"},
-    "no model": {"residuals": "constant", "unobserved": "constant"},
+WAYS: dict[str, dict[str, Any]] = {  # how the estimator is trained
+    "for the blend": {},
+    "r on all pairs": {"residuals": "in-sample", "unobserved": "model", "blend": "sigma"},
+    "r on observed pairs": {"residuals": "in-sample", "unobserved": "constant", "blend": "sigma"},
+    "no model": {"residuals": "constant", "unobserved": "constant", "blend": "sigma"},
 }
+CONTROL = "no model"
 SCORES = ("uncertainty", "expectation", "blend", "popularity", "random")
 RANDOM_TEST = ("coat",)  # the datasets whose test pairs were assigned at random
-DIFFERENCES = ("no model", "expectation", "popularity")  # what the uncertainty is compared with
+DIFFERENCES = ("expectation", "popularity", CONTROL)  # what the uncertainty is compared with
 LIKED = 4.0  # a pair of Coat with at least this rating is positive
 PAIRS = 200_000  # how many unobserved pairs are drawn in a world
 
@@ -43,7 +47,7 @@ Truth = tuple[Ids, Ids, NDArray[np.bool_]]  # user, item, label
 
 
 def cells(bench: Workbench) -> list[Method]:
-    return [Method(under_aur(model), own) for model in MODELS for own in ({}, *OTHERS.values())]
+    return [Method(under_aur(model), own) for model in MODELS for own in WAYS.values()]
 
 
 def known(bench: Workbench) -> tuple[Workbench, Truth]:
@@ -128,44 +132,40 @@ def average_precision(label: Any, score: Any) -> float:
 
 
 def show(rows: Sequence[Record]) -> list[Block]:
-    runs: dict[str, list[Record]] = {}
-    others: dict[tuple[str, int, str], Record] = {}
+    names = {json.dumps(own, sort_keys=True): way for way, own in WAYS.items()}
+    runs: dict[tuple[str, str], list[Record]] = {}
     for row in rows:
-        way = next((name for name, own in OTHERS.items() if row.get("settings") == own), "")
-        if way:
-            others[row["method"], row["seed"], way] = row
-        else:
-            runs.setdefault(row["method"], []).append(row)
+        way = names.get(json.dumps(row.get("settings", {}), sort_keys=True), "other options")
+        runs.setdefault((row["method"], way), []).append(row)
     share = np.mean([row["liked"] for row in rows])
     seeds = len({row["seed"] for row in rows})
     blocks: list[Block] = []
     for metric, name in (("auroc", "AUROC"), ("average_precision", "average precision")):
-        lines = [_line(method, own, others, metric) for method, own in runs.items()]
+        lines = [
+            [method, way, *_line(own, runs.get((method, CONTROL), []), metric)] for (method, way), own in runs.items()
+        ]
         caption = (
             f"{rows[0]['dataset']}: {name} of each score against the true label of unobserved pairs. "
-            f"{share:.1%} of these pairs are liked. The first three columns are uncertainties: of the estimator as "
-            "validation trains it, as the paper trains it, and without a model. The last columns have the first one less "
-            "another score of the same seed. "
-            f"Figures are means over {seeds} seeds, ± half the width of the 95 % interval over seeds. {UP} and {DOWN} "
-            "mark differences whose interval leaves out 0. On Coat the seeds share all pairs: the interval is not over "
-            "users. In a world each seed is another world."
+            f"{share:.1%} of these pairs are liked. The second column says how the estimator was trained. The last ones "
+            f"have the uncertainty less another score of the same seed; {CONTROL} is the uncertainty of that row. "
+            f"Figures are means over {seeds} seeds, ± half the width of the 95 % interval over seeds. {UP} and {DOWN} mark "
+            "differences whose interval leaves out 0. On Coat the seeds share all pairs: the interval is not over users. "
+            "In a world each seed is another world."
         )
-        heads = ["method", SCORES[0], *OTHERS, *SCORES[1:]]
-        blocks.append(Table([*heads, *(f"against {other}" for other in DIFFERENCES)], lines, caption))
+        heads = ["method", "estimator", *SCORES, *(f"against {other}" for other in DIFFERENCES)]
+        blocks.append(Table(heads, lines, caption))
     return blocks
 
 
-def _line(
-    method: str, runs: Sequence[Record], others: Mapping[tuple[str, int, str], Record], metric: str
-) -> list[Cell]:
-    """A model: its scores, and how far the uncertainty is above others."""
+def _line(runs: Sequence[Record], control: Sequence[Record], metric: str) -> list[Cell]:
+    """The scores of a cell, and how far its uncertainty is above others."""
     found = {score: values(runs, metric, score) for score in SCORES}
-    for way in OTHERS:
-        beside = [others.get((method, row["seed"], way)) for row in runs]
-        found[way] = [np.nan if row is None else values([row], metric, SCORES[0])[0] for row in beside]
-    figures = [_figure(found[score]) for score in (SCORES[0], *OTHERS, *SCORES[1:])]
+    without = {row["seed"]: values([row], metric, SCORES[0])[0] for row in control}
+    found[CONTROL] = [without.get(row["seed"], np.nan) for row in runs]
     mine = np.array(found[SCORES[0]])
-    return [method, *figures, *(_figure(mine - found[other], signed=True) for other in DIFFERENCES)]
+    others = [other for other in DIFFERENCES if other != CONTROL or control is not runs]
+    differences = {other: _figure(mine - found[other], signed=True) for other in others}
+    return [*(_figure(found[score]) for score in SCORES), *(differences.get(other) for other in DIFFERENCES)]
 
 
 def _figure(of_seeds: Sequence[float] | NDArray[np.float64], *, signed: bool = False) -> Cell:

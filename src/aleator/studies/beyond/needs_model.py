@@ -17,7 +17,7 @@ from aleator.models.base import Model
 from aleator.studies import records
 from aleator.studies.beyond.control import DIVIDED, LENGTH, POPULARITY, SecondModel, accuracy_divided, divided
 from aleator.studies.beyond.default import SHOWN
-from aleator.studies.methods import Method, key_of, under_aur
+from aleator.studies.methods import OF_STUDY, Method, key_of, under_aur
 from aleator.studies.paper.main import conventions, sentences
 from aleator.studies.records import Against, Figures, Measured, Record
 from aleator.studies.report.cells import Cell, Shown, number
@@ -28,7 +28,7 @@ from aleator.uncertainty.factor import RANDOM_INIT
 
 MODELS = ("MF", "FISM")
 FLOORS = ("Random", "Popularity")
-SECOND = "in place of s"  # the setting of a cell with a second model in place of the estimator
+SECOND = f"{OF_STUDY}in_place_of_s"  # the setting of a cell with a second model in place of the estimator
 ALONE = "alone "  # begins the name of a protocol where items are ranked by s alone
 # A step this short moves no number: the estimator stays at its start.
 UNTRAINED = {"estimator.init": "spectral", "estimator.lr": 1e-30, "estimator.max_epochs": 1}

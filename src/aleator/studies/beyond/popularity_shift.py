@@ -13,7 +13,7 @@ from aleator.data.splits import By
 from aleator.studies import records
 from aleator.studies.beyond.control import DIVIDED, POPULARITY, accuracy_divided
 from aleator.studies.beyond.drift import DRIFT, drift, resplit
-from aleator.studies.methods import DEFAULT, Method, under_aur
+from aleator.studies.methods import DEFAULT, OF_STUDY, Method, under_aur
 from aleator.studies.paper.main import SHOWN, sentences
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.cells import Cell, number
@@ -21,7 +21,7 @@ from aleator.studies.report.tables import Block, Table, count, figure_of, seeds_
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy, tests_against
 
-WAY = "test"  # the setting of a cell that says how its test part is drawn
+WAY = f"{OF_STUDY}test"  # the setting of a cell that says how its test part is drawn
 WAYS: dict[By, str] = {"balanced": "even over items", "random": "by popularity"}
 BARE = Method("MF")
 CONTROL = Method("MF", {DIVIDED: POPULARITY})
