@@ -2,8 +2,8 @@
 
 The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated. Each model has
 default options, which are chosen on validation. The default AUR trains its estimator for the blend: where no blend gains,
-it stops after an epoch or two. In the other ways `blend="sigma"` stops it where s alone is best on validation. One of them
-is a control: with a constant in place of all expectations the uncertainty knows no model, only who took what.
+it stops after an epoch or two. In the other ways `blend="sigma"` stops it where s alone is best on validation. One way is a
+control: with a constant in place of all expectations the uncertainty knows no model, only who took what.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WAYS: dict[str, dict[str, Any]] = {  # how the estimator is trained
     "r on observed pairs": {"residuals": "in-sample", "unobserved": "constant", "blend": "sigma"},
     "no model": {"residuals": "constant", "unobserved": "constant", "blend": "sigma"},
 }
-CONTROL = "no model"
+CONTROL, OTHER = "no model", "other options"
 SCORES = ("uncertainty", "expectation", "blend", "popularity", "random")
 RANDOM_TEST = ("coat",)  # the datasets whose test pairs were assigned at random
 DIFFERENCES = ("expectation", "popularity", CONTROL)  # what the uncertainty is compared with
@@ -135,22 +135,25 @@ def show(rows: Sequence[Record]) -> list[Block]:
     names = {json.dumps(own, sort_keys=True): way for way, own in WAYS.items()}
     runs: dict[tuple[str, str], list[Record]] = {}
     for row in rows:
-        way = names.get(json.dumps(row.get("settings", {}), sort_keys=True), "other options")
+        way = names.get(json.dumps(row.get("settings", {}), sort_keys=True), OTHER)
         runs.setdefault((row["method"], way), []).append(row)
     share = np.mean([row["liked"] for row in rows])
     seeds = len({row["seed"] for row in rows})
     blocks: list[Block] = []
     for metric, name in (("auroc", "AUROC"), ("average_precision", "average precision")):
         lines = [
-            [method, way, *_line(own, runs.get((method, CONTROL), []), metric)] for (method, way), own in runs.items()
+            [method, way, *_line(runs[method, way], runs.get((method, CONTROL), []), metric)]
+            for method in dict.fromkeys(method for method, _ in runs)
+            for way in (*WAYS, OTHER)
+            if (method, way) in runs
         ]
         caption = (
             f"{rows[0]['dataset']}: {name} of each score against the true label of unobserved pairs. "
             f"{share:.1%} of these pairs are liked. The second column says how the estimator was trained. The last ones "
             f"have the uncertainty less another score of the same seed; {CONTROL} is the uncertainty of that row. "
-            f"Figures are means over {seeds} seeds, ± half the width of the 95 % interval over seeds. {UP} and {DOWN} mark "
-            "differences whose interval leaves out 0. On Coat the seeds share all pairs: the interval is not over users. "
-            "In a world each seed is another world."
+            f"Figures are means over {seeds} seeds, ± half the width of the 95 % interval over seeds. {UP} and {DOWN} "
+            "mark differences whose interval leaves out 0. On Coat the seeds share all pairs: the interval is not "
+            "over users. In a world each seed is another world."
         )
         heads = ["method", "estimator", *SCORES, *(f"against {other}" for other in DIFFERENCES)]
         blocks.append(Table(heads, lines, caption))
