@@ -2,8 +2,8 @@
 
 The truth is known in simulated worlds, and on Coat for pairs that were assigned at random and then rated. Each model has
 default options, which are chosen on validation. The default AUR trains its estimator for the blend: where no blend gains,
-it stops after an epoch or two. In the other ways `blend="sigma"` stops it where s alone is best on validation. One way is a
-control: with a constant in place of all expectations the uncertainty knows no model, only who took what.
+it stops after an epoch or two. In the other ways `blend="sigma"` stops it where s alone is best on validation. One way
+is a control: with a constant in place of all expectations the uncertainty knows no model, only who took what.
 """
 
 from __future__ import annotations

@@ -143,8 +143,10 @@ def show(rows: Sequence[Record]) -> list[Block]:
     )
     blocks: list[Block] = [_table(measured, "", f"{records.about(rows)}: items ranked by the blend. {about}")]
     if alone:
-        told = (
-            f"{records.about(rows)}: the same rows, with items ranked by s alone, or by the second model alone. {about}"
+        told = sentences(
+            f"{records.about(rows)}: the same rows, with items ranked by s alone, or by the second model alone.",
+            "The epochs of the estimator are chosen for the blend: where lam is 1 no blend gained, and s may have had few.",
+            about,
         )
         blocks.append(_table(alone, ALONE, told))
     return blocks
