@@ -145,7 +145,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
     if alone:
         told = sentences(
             f"{records.about(rows)}: the same rows, with items ranked by s alone, or by the second model alone.",
-            "The epochs of the estimator are chosen for the blend: where lam is 1 no blend gained, and s may have had few.",
+            "The estimator's epochs are chosen for the blend. Where lam is 1 no blend gained, and s may have had few.",
             about,
         )
         blocks.append(_table(alone, ALONE, told))
