@@ -153,8 +153,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
             f"have the uncertainty less another score of the same seed; {CONTROL} is the uncertainty of that row. "
             f"Figures are means over {seeds} seeds, ± half the width of the 95 % interval over seeds. {UP} and {DOWN} "
             "mark differences whose interval leaves out 0. On Coat the seeds share all pairs: the interval is not "
-            "over users. In a world each seed is another world. The start of an estimator is decided by its blend with the "
-            f"model, so {CONTROL} may differ from model to model."
+            "over users. In a world each seed is another world. The start of an estimator is decided by its blend with "
+            f"the model, so {CONTROL} may differ from model to model."
         )
         heads = ["method", "estimator", *SCORES, *(f"against {other}" for other in DIFFERENCES)]
         blocks.append(Table(heads, lines, caption))
