@@ -104,7 +104,8 @@ def test_only_the_trial_of_the_defaults_races(split: al.Split, monkeypatch: pyte
     assert all(row["setting"] == raced for row in tuned.trials)
     assert tuning._flat(tuned.options).items() >= raced.items()
     assert isinstance(tuned.best, al.AUR)
-    assert len(tuned.best._settings()) == 1
+    best = tuned.best
+    assert len(race.settings(best.residuals, best.unobserved, best.estimator)) == 1
 
 
 @pytest.mark.parametrize(("only", "recipe", "watched"), [(None, "ours", False), ("uncertainty", "ours", True)])

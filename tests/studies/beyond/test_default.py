@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import aleator as al
-from aleator.aur.choice import choose
+from aleator.aur.choice import DISCOUNTS, choose
 from aleator.studies import records
 from aleator.studies.beyond import default
-from aleator.studies.beyond.control import POWERS, ByPopularity, by_popularity
+from aleator.studies.beyond.control import ByPopularity, by_popularity
 from aleator.studies.methods import DEFAULT, Method
 from aleator.studies.report.cells import DOWN, UP
 from aleator.studies.study import run
@@ -43,11 +43,11 @@ def test_the_power_is_chosen_on_validation_by_the_rule_of_lam_and_the_model_is_r
     judged.fit_pairs(split.train, judged.hold_out(split.train, split.valid))
     tail = torch.from_numpy(al.Tail.mass(0.5).mask(split.everything.popularity))
     held_out = judged.hold_out(split.train, split.valid, tail=tail)
-    scorings = [ByPopularity(judged, a) for a in POWERS]
+    scorings = [ByPopularity(judged, a) for a in DISCOUNTS]
     measured = held_out.measure(lambda users: [each.score_block(users) for each in scorings])
-    assert POWERS[-1] == 0
-    assert control.choice == choose(measured, POWERS, select)
-    assert control.a == control.choice.lam
+    assert DISCOUNTS[-1] == 0
+    assert control.choice == choose(measured, [(a, [1.0]) for a in DISCOUNTS], select)
+    assert control.a == control.choice.discount
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_a_cell_has_the_bare_model_the_control_and_aur_without_tuned_options(fou
     assert [row["method"] for row in rows] == ["MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
     for row in rows:
         assert row["tuned"] == {}, "ml-100k has a file of options, which is not used"
-        assert 0 <= row["control"]["a"] <= 0.5
+        assert row["control"]["a"] in DISCOUNTS
         assert row["model"] in ("MF", "FISM")
         for test in row["against"]["tests"]:
             protocol, metric = test["protocol"], test["metric"]

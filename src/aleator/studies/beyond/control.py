@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aleator.aur.choice import Choice, Select, choose
+from aleator.aur.choice import DISCOUNTS, Choice, Select, choose, grid
 from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
+from aleator.ranking.blend import discounts
 from aleator.ranking.top import best
 from aleator.recipe import RecipeName
-
-POWERS = tuple(round(0.05 * step, 2) for step in range(10, -1, -1))  # the bare model comes last
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class ByPopularity:
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         scores = self.model.score_block(users, items)
-        popularity = torch.from_numpy(self.fitted.popularity).to(scores).clamp_min_(1)
-        return scores / (popularity if items is None else popularity[items]) ** self.a
+        popularity = self.histories.popularity
+        return scores * discounts(popularity if items is None else popularity[items], self.a)
 
     def top(
         self,
@@ -76,8 +75,8 @@ def by_popularity(
     judged, final = copy.copy(model), copy.copy(model)
     judged.fit_cached(cache, fitted, judged.hold_out(fitted, held))
     held_out = judged.hold_out(fitted, held, tail=tail, times=4)
-    controls = [ByPopularity(judged, a) for a in POWERS]
+    controls = [ByPopularity(judged, a) for a in DISCOUNTS]
     with torch.no_grad():
         measured = held_out.measure(lambda users: (control.score_block(users) for control in controls))
-    choice = choose(measured, POWERS, select)
-    return ByPopularity(final.fit(split, cache=cache), choice.lam, choice)
+    choice = choose(measured, grid([], DISCOUNTS), select)
+    return ByPopularity(final.fit(split, cache=cache), choice.discount, choice)

@@ -55,7 +55,7 @@ def measure(bench: Workbench, method: Method) -> Measured:
     bench.seconds[method.key] = own.seconds[method.key]
     row = accuracy(own, method, system=aur)
     if method.backbone == DEFAULT:
-        bare, model = _report(own, aur.at(1.0)), aur.model
+        bare, model = _report(own, aur.model), aur.model
     else:
         bare, made = own.report(method.bare), own.make(method.bare)
         assert isinstance(made, Model)
