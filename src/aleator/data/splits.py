@@ -37,6 +37,7 @@ class Split:
         name: Name of the dataset.
         paper_tail: Tail of the paper's released program, for the datasets of the paper.
         counts: Number of pairs of each part in the files.
+        judged: Test pairs with ratings, high and low, if `test` has only those that are rated high.
 
     Example:
         >>> train = Interactions.of(["ann", "bob"], ["x", "y"])
@@ -52,6 +53,7 @@ class Split:
     name: str | None = None
     paper_tail: Tail | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    judged: Interactions | None = None
 
     def __post_init__(self) -> None:
         require(len(self.train) > 0, "the split leaves no training pair", "hold out less")
