@@ -370,10 +370,10 @@ _ENTRIES = (
         valid_by="balanced",
         liked=4.0,
         note=(
-            "Pairs rated 4 or 5 are positive, in train and in test. Every other pair counts as unobserved, whether it was "
-            "rated lower or not at all. Users chose the training items themselves. The test items were assigned at random, "
-            "evenly over items. 366 test pairs are also in train and are left out. No checksum is known, so a download is "
-            "not verified."
+            "Pairs rated 4 or 5 are positive, in train and in test. Every other pair counts as unobserved, whether it "
+            "was rated lower or not at all. Users chose the training items themselves. The test items were assigned at "
+            "random, evenly over items. 366 test pairs are also in train and are left out. No checksum is known, so a "
+            "download is not verified."
         ),
     ),
 )

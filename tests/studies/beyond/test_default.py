@@ -14,7 +14,7 @@ from aleator.aur.choice import choose
 from aleator.studies import records
 from aleator.studies.beyond import default
 from aleator.studies.beyond.control import POWERS, ByPopularity, by_popularity
-from aleator.studies.methods import DEFAULT, Method
+from aleator.studies.methods import DEFAULT, FLOORS, Method
 from aleator.studies.report.cells import DOWN, UP
 from aleator.studies.study import run
 from aleator.studies.workbench import Workbench
@@ -63,8 +63,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_cell_has_the_bare_model_the_control_and_aur_without_tuned_options(found: Path) -> None:
     rows = default.STUDY.rows(found, "ml-100k")
-    assert [row["method"] for row in rows] == ["MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
-    for row in rows:
+    assert [row["method"] for row in rows] == [*FLOORS, "MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
+    for row in rows[len(FLOORS) :]:
         assert row["tuned"] == {}, "ml-100k has a file of options, which is not used"
         assert 0 <= row["control"]["a"] <= 0.5
         assert row["model"] in ("MF", "FISM")
@@ -140,4 +140,5 @@ def test_the_correction_is_over_all_cells_of_all_datasets_for_each_seed() -> Non
 def test_all_datasets_together(found: Path) -> None:
     tables = default.together(found)
     assert {line[0] for table in tables for line in table.rows} == {"ml-100k"}
+    assert [line[1] for line in tables[-1].rows] == [*FLOORS]
     assert "ml-100k" in tables[0].caption
