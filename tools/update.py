@@ -33,7 +33,7 @@ from aleator.studies.records import about  # noqa: E402
 from aleator.studies.report import report as reporting  # noqa: E402
 from aleator.studies.report.tables import DASH, Cell, Table, figure_of, seeds_of  # noqa: E402
 
-JOINT = ("ml-100k", "adressa", "coat")
+JOINT = ("ml-100k", "adressa")
 PERFORMANCE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "docs" / "results"
 FIGURES = ROOT / "docs" / "figures"
