@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from aleator.aur.choice import DISCOUNTS, Choice, choose, choose_discount, choose_lam, grid, merits
 from aleator.aur.choice import LAMS as LAMS_OF_A_RACE
-from aleator.aur.choice import Choice, choose, choose_lam, grid, merits
 from aleator.batches import Users
 from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.recipe import FINE_LAMS, PAPER_LAMS
@@ -193,26 +193,25 @@ def test_of_equally_good_lams_the_highest_is_taken(select: Any) -> None:
 
 def test_lams_are_tried_in_order_with_the_bare_model_last() -> None:
     told = Told(measured([[0.0, 0.0]] * 3, [[0.0, 0.0]] * 3))
-    choice = choose_lam(cast(HeldOut, told), parts, (0.5, 0.0, 0.5), [0.0], "overall")  # out of order, and without 1
+    choice = choose_lam(cast(HeldOut, told), parts, (0.5, 0.0, 0.5), 0.0, "overall")  # out of order, and without 1
     assert told.lams == [[(0.0, [0.0, 0.5, 1.0])]]
     assert [point.lam for point in choice.curve] == [0.0, 0.5, 1.0]
 
 
 class TestDiscount:
-    def test_a_few_lams_choose_the_discount_and_all_lams_are_compared_at_it(self) -> None:
-        few, fine = grid(LAMS_OF_A_RACE, (0.0, 0.3)), grid(FINE_LAMS, (0.3,))
-        at = [(lam, power) for power, own in few for lam in own]
-        level = [[0.5, 0.6] if where == (0.4, 0.3) else [0.3, 0.3] for where in at]
+    def test_a_few_lams_choose_the_discount(self) -> None:
+        lams = grid(LAMS_OF_A_RACE, DISCOUNTS)
+        at = [(lam, power) for power, own in lams for lam in own]
+        rows = [[0.5, 0.6] if where == (0.4, 0.3) else [0.3, 0.3] for where in at]
+        told = Told(measured(rows, rows))
+        assert choose_discount(cast(HeldOut, told), parts, "balanced") == 0.3
+        assert told.lams == [lams]
 
-        class Two(Told):
-            def measure_blends(self, parts: Any, lams: Lams) -> Measured:
-                self.lams.append(lams)
-                rows = level if len(self.lams) == 1 else [[0.4, 0.4]] * 12 + [[0.6, 0.7]] + [[0.3, 0.3]] * 39
-                return measured(rows, rows)
-
-        told = Two(measured(level, level))
-        choice = choose_lam(cast(HeldOut, told), parts, FINE_LAMS, (0.0, 0.3), "balanced")
-        assert told.lams == [few, fine]
+    def test_all_lams_are_compared_at_it_and_with_the_bare_model(self) -> None:
+        rows = [[0.4, 0.4]] * 12 + [[0.6, 0.7]] + [[0.3, 0.3]] * 39
+        told = Told(measured(rows, rows))
+        choice = choose_lam(cast(HeldOut, told), parts, FINE_LAMS, 0.3, "balanced")
+        assert told.lams == [grid(FINE_LAMS, [0.3])]
         assert (choice.discount, choice.lam) == (0.3, FINE_LAMS[12])
         assert [point.lam for point in choice.curve] == list(FINE_LAMS)
         assert (choice.bare.lam, choice.bare.discount) == (1.0, 0.0)

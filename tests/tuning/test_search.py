@@ -119,7 +119,7 @@ def test_trials_with_other_models_are_not_compared_by_checks_relative_to_them(
     assert found == {watched}
 
 
-@pytest.mark.parametrize("recipe", ["ours", "paper"])
+@pytest.mark.parametrize("recipe", ["ours", "test", "paper"])
 @pytest.mark.parametrize("uncertainty", [False, True])
 def test_the_test_part_does_not_matter(split: al.Split, uncertainty: bool, recipe: Any) -> None:
     carved = al.Split(split.everything, split.valid.take(np.zeros(len(split.valid), bool)), split.test)

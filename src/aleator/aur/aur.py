@@ -22,7 +22,7 @@ from torch import Tensor
 from aleator import models
 from aleator import uncertainty as estimators
 from aleator.aur.blended import Blended, Setting
-from aleator.aur.choice import DISCOUNTS, Choice, Select, choose_lam
+from aleator.aur.choice import Choice, Select, choose_discount, choose_lam
 from aleator.aur.joint import Joint, check_joint, learn_jointly
 from aleator.aur.label_scale import LabelScale, fit_label_scale
 from aleator.aur.prior import choose_prior, scarcity, share_of_users
@@ -238,10 +238,11 @@ class AUR(Recommender):
         won = self._compete(fitted, few, cache)
         if self.joint is not None:
             self.log = self._learn_jointly(won, Stop(lambda: self._progress_of_both(won, few)))
-        open_ = DISCOUNTS if self._chooses_discount else [self.discount_used]
-        self.choice = choose_lam(many, won.parts, recipe.lams, open_, self.select)
-        self.lam_used = self.choice.lam if self.lam == "auto" else self.lam
-        self.discount_used = self.choice.discount if self._chooses_discount else self.discount_used
+        if self._chooses_discount:
+            self.discount_used = choose_discount(few, won.parts, self.select)
+        self.choice = choose_lam(many, won.parts, recipe.lams, self.discount_used, self.select)
+        if self.lam == "auto":
+            self.lam_used, self.discount_used = self.choice.lam, self.choice.discount
         self.spreads = won.spreads
         if self.prior == self.lam == "auto" and self.spreads is not None and not self.model.frozen:
             self.prior_used = 0.0

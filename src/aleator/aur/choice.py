@@ -104,10 +104,13 @@ class Choice:
         )
 
 
-def choose_lam(
-    held_out: HeldOut, parts: Parts, lams: Sequence[float], discounts: Sequence[float], select: Select
-) -> Choice:
-    """Choose lam, and one of the discounts of popularity, on held-out pairs.
+def choose_discount(held_out: HeldOut, parts: Parts, select: Select) -> float:
+    """Choose the discount of popularity on held-out pairs, with a few lams. The rule is that of `choose_lam`."""
+    return _chosen(held_out, parts, grid(LAMS, DISCOUNTS), select).discount
+
+
+def choose_lam(held_out: HeldOut, parts: Parts, lams: Sequence[float], discount: float, select: Select) -> Choice:
+    """Choose lam at a discount of popularity, on held-out pairs.
 
     The merit of a blend is the mean over users of m = (R_u / R + N_u / N) / 2. R_u and N_u are the Recall@20 and NDCG@20
     of the user. R and N are the means of the bare model (lam = 1, no discount).
@@ -117,12 +120,8 @@ def choose_lam(
     if its merit is within one standard error of the highest. It gains if its mean Recall@20 and its mean NDCG@20 are each
     higher by at least one standard error. Both standard errors are those of the paired differences over users. If none
     remains, it takes the bare model. Of equally good blends it takes that with the lower discount and the higher lam.
-
-    If there are several discounts, one is chosen with a few lams. All lams are then compared at that discount.
     """
-    if len(discounts) > 1:
-        discounts = [_chosen(held_out, parts, grid(LAMS, discounts), select).discount]
-    return _chosen(held_out, parts, grid(lams, discounts), select)
+    return _chosen(held_out, parts, grid(lams, [discount]), select)
 
 
 def _chosen(held_out: HeldOut, parts: Parts, lams: Lams, select: Select) -> Choice:

@@ -144,7 +144,9 @@ def evaluate(
         Empty | None, typer.Option(help="Users without a relevant item: skip them, or count them as zero.")
     ] = None,
     lam: Annotated[float | None, typer.Option(help="Use this lam instead of the chosen one.")] = None,
-    recipe: Annotated[RecipeName | None, typer.Option(help="ours or paper. By default that of the model.")] = None,
+    recipe: Annotated[
+        RecipeName | None, typer.Option(help="ours, test or paper. By default that of the model.")
+    ] = None,
     device: DEVICE = "auto",
     min_rating: MIN_RATING = None,
     quiet: QUIET = False,

@@ -243,7 +243,7 @@ class Interactions:
             by: Which pairs are held out. "random": random pairs of each user. "user_time": the latest pairs of each
                 user. "global_time": the latest pairs of all. "last": the last pair of each user for the test, and the
                 one before for validation; the shares do not count. A user always keeps a training pair, except with
-                "global_time".
+                "global_time". A draw decides between pairs of equal time.
             seed: Seed of the random draws.
 
         Returns:

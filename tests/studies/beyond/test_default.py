@@ -14,7 +14,7 @@ from aleator.aur.choice import DISCOUNTS, choose
 from aleator.studies import records
 from aleator.studies.beyond import default
 from aleator.studies.beyond.control import ByPopularity, by_popularity
-from aleator.studies.methods import DEFAULT, Method
+from aleator.studies.methods import DEFAULT, FLOORS, Method
 from aleator.studies.report.cells import DOWN, UP
 from aleator.studies.study import run
 from aleator.studies.workbench import Workbench
@@ -63,8 +63,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_cell_has_the_bare_model_the_control_and_aur_without_tuned_options(found: Path) -> None:
     rows = default.STUDY.rows(found, "ml-100k")
-    assert [row["method"] for row in rows] == ["MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
-    for row in rows:
+    assert [row["method"] for row in rows] == [*FLOORS, "MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
+    for row in rows[len(FLOORS) :]:
         assert row["tuned"] == {}, "ml-100k has a file of options, which is not used"
         assert row["control"]["a"] in DISCOUNTS
         assert row["model"] in ("MF", "FISM")
@@ -72,7 +72,7 @@ def test_a_cell_has_the_bare_model_the_control_and_aur_without_tuned_options(fou
             protocol, metric = test["protocol"], test["metric"]
             assert test["mean"] == row["metrics"][protocol][metric]
             assert test["baseline"] == row["bare"][protocol][metric]
-            if row["chosen"]["lam"] == 1:
+            if (row["chosen"]["lam"], row["chosen"]["discount"], row["chosen"]["prior"]) == (1, 0, 0):
                 assert test["p"] == 1
     assert rows[-1]["settings"] == {"select": "overall"}
 
@@ -97,7 +97,7 @@ def cell(method: str, lam: float, values: dict[str, tuple[float, float]], seed: 
         tests.append({"protocol": protocol, "metric": metric, "mean": 0.1 + difference, "baseline": 0.1, "p": p})
     control = {"a": 0.2, "metrics": bare}
     made = {"metrics": metrics, "bare": bare, "control": control, "against": {"method": "", "tests": tests}}
-    return record(method=method, chosen={"lam": lam}, seed=seed, **made, **more)
+    return record(method=method, chosen={"lam": lam, "discount": 0.0, "prior": 0.0}, seed=seed, **made, **more)
 
 
 def test_what_fails_comes_first_and_cells_at_lam_1_stand_apart() -> None:
@@ -117,8 +117,8 @@ def test_what_fails_comes_first_and_cells_at_lam_1_stand_apart() -> None:
     )
     assert [line[1] for line in bare.rows] == ["VAE-AUR"]
     assert [line[1] for line in whole.rows] == [DEFAULT]
-    assert str(blended.rows[0][6]) == f"0.1100 (+10.0%) {UP}"
-    assert str(fails.rows[0][9]) == f"0.0900 (-10.0%) {DOWN}"
+    assert str(blended.rows[0][7]) == f"0.1100 (+10.0%) {UP}"
+    assert str(fails.rows[0][10]) == f"0.0900 (-10.0%) {DOWN}"
     nothing = default.tables(rows[:1])[0]
     assert (nothing.rows, "There are none." in nothing.caption) == ([], True)
 
@@ -140,4 +140,5 @@ def test_the_correction_is_over_all_cells_of_all_datasets_for_each_seed() -> Non
 def test_all_datasets_together(found: Path) -> None:
     tables = default.together(found)
     assert {line[0] for table in tables for line in table.rows} == {"ml-100k"}
+    assert [line[1] for line in tables[-1].rows] == [*FLOORS]
     assert "ml-100k" in tables[0].caption

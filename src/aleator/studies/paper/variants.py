@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aleator.studies.methods import VARIANTS, Method, under_aur
+from aleator.studies.methods import FLOORS, VARIANTS, Method, under_aur
 from aleator.studies.paper.main import BACKBONES, comparison
 from aleator.studies.records import Record
 from aleator.studies.report.tables import Block
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, against_bare
 
-METHODS = (*(under_aur(bare, variant) for bare in BACKBONES for variant in VARIANTS), "UE")
+METHODS = (*FLOORS, *(under_aur(bare, variant) for bare in BACKBONES for variant in VARIANTS), "UE")
 
 
 def cells(bench: Workbench) -> list[Method]:
