@@ -56,8 +56,9 @@ def small_aur() -> Callable[..., al.AUR]:
             del model["iterations"]  # it is of ALS, and the paper's MF is trained by Adam
             del model["l2"]
             model["recipe"] = "paper"
-        elif "joint" not in rest:  # no race
-            rest = {"residuals": "in-sample", "unobserved": "constant"} | rest
+        else:
+            race = {} if "joint" in rest else {"residuals": "in-sample", "unobserved": "constant"}  # there is none
+            rest = {**race, "discount": 0.0, "prior": 0.0} | rest
         return al.AUR(al.MF(**model), estimator=al.FactorEstimator(**estimator), **rest)
 
     return make

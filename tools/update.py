@@ -29,10 +29,11 @@ from common import _short  # noqa: E402
 
 from aleator.studies.paper.main import SHOWN  # noqa: E402
 from aleator.studies.paper.main import STUDY as MAIN  # noqa: E402
+from aleator.studies.records import about  # noqa: E402
 from aleator.studies.report import report as reporting  # noqa: E402
 from aleator.studies.report.tables import DASH, Cell, Table, figure_of, seeds_of  # noqa: E402
 
-JOINT = ("ml-100k", "adressa", "coat")
+JOINT = ("ml-100k", "adressa")
 PERFORMANCE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "docs" / "results"
 FIGURES = ROOT / "docs" / "figures"
@@ -74,7 +75,7 @@ def places(draw: bool = True) -> dict[str, str]:
     for study, dataset, recipe, records in reporting.sections(ROOT / "results"):
         place = f"{study.name}-{study.part}" if study.part else study.name
         parts = found.setdefault(place, [])
-        parts.append(f"## {dataset}, recipe {recipe}")
+        parts.append(f"## {about(records)}")
         for number, block in enumerate(study.show(records)):
             if isinstance(block, Table):
                 parts.append(f"{narrow(block).markdown()}\n\n{caption(block.caption)}")

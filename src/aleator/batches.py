@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,10 +75,24 @@ class Histories:
         made.item, made.weight = users.item, users.weight
         return made
 
+    def take(self, pairs: Tensor) -> Histories:
+        """Some of the pairs, by their places in ascending order. All rows stay."""
+        made = copy.copy(self)
+        made.__dict__.pop("popularity", None)
+        made.__dict__.pop("host_size", None)
+        made.item, made.weight = self.item[pairs], self.weight[pairs]
+        made.indptr = torch.searchsorted(pairs, self.indptr)
+        return made
+
     @property
     def size(self) -> Tensor:
         """[n_users] number of items in each row."""
         return self.indptr.diff()
+
+    @cached_property
+    def popularity(self) -> Tensor:
+        """[n_items] number of rows that have each item, float32."""
+        return torch.bincount(self.item, minlength=self.n_items).float()
 
     @cached_property
     def host_size(self) -> Tensor:

@@ -22,7 +22,7 @@ from aleator.data.interactions import Array, Interactions
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 
-FORMAT = 3
+FORMAT = 4
 _AGAIN = "give a folder that was written by save"
 Path_ = str | os.PathLike[str]
 
@@ -95,7 +95,7 @@ def read_manifest(folder: Path_) -> dict[str, Any]:
 
 def upgrade(manifest: dict[str, Any]) -> dict[str, Any]:
     """A manifest of any format as one of the present format, with the same meaning."""
-    for step in (_to_2, _to_3)[manifest["format"] - 1 :]:
+    for step in (_to_2, _to_3, _to_4)[manifest["format"] - 1 :]:
         manifest = step(manifest)
     return manifest
 
@@ -128,6 +128,16 @@ def _to_3(manifest: dict[str, Any]) -> dict[str, Any]:
     else:
         options, learned = _options_of_3(manifest["kind"], options), learned | _NOTHING_CHOSEN
     return manifest | {"format": 3, "options": options, "learned": learned}
+
+
+def _to_4(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Format 4 has a discount of popularity, and a prior for short histories."""
+    options, learned = dict(manifest["options"]), dict(manifest["learned"])
+    if manifest["kind"] == "AUR":
+        for name in ("discount", "prior"):
+            options[name] = learned[name] = 0.0
+        learned |= {"choice": None, "race": [result | {"discount": 0.0} for result in learned["race"]]}
+    return manifest | {"format": 4, "options": options, "learned": learned}
 
 
 _NOTHING_CHOSEN: dict[str, Any] = {"chosen": {}, "tried": []}

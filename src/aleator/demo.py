@@ -35,7 +35,7 @@ Ids = NDArray[np.int64]
 Shares = dict[str, list[float]]  # by system
 CUTS = (20, 50)
 LISTED, FIRST = 20, 8  # items of a list, and how many of them are shown
-TESTED = "p < 0.05, paired t-test over users, Holm-corrected"
+TESTED = "p < 0.05, paired t-test over users, Holm-corrected over all metrics of a system"
 SHOWN = tuple(f"{metric}@{cut}" for metric in ("recall", "ndcg") for cut in CUTS)
 
 

@@ -10,7 +10,7 @@ from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL, Tail
 from aleator.errors import require, unknown_name
 
-RecipeName = Literal["ours", "paper"]
+RecipeName = Literal["ours", "test", "paper"]
 DEFAULT_RECIPE: RecipeName = "ours"
 Empty = Literal["skip", "zero"]  # a user without a relevant item is left out of a mean, or counts as 0
 FINE_LAMS = tuple(round(0.02 * step, 2) for step in range(51))
@@ -20,6 +20,11 @@ PAPER_LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 @dataclass(frozen=True)
 class Recipe:
     """Conventions that hold in all parts of an experiment. `RECIPES` holds the known recipes.
+
+    - "ours": our options, chosen on validation
+    - "test": our options, chosen on the test part, with the tail and the policy of the released program. It stands
+      beside published figures that were chosen so.
+    - "paper": what the paper's released program does, with its options
 
     Who asks a recipe:
 
@@ -33,6 +38,7 @@ class Recipe:
     """
 
     name: RecipeName
+    title: str  # its name in tables
     paper_options: bool  # whether options that were not given have the values of the paper's released program
     paper_tail: bool  # whether the tail is the released program's cut, for a dataset that has one
     chosen_on: Literal["validation", "test"]  # the part that epochs and lam are chosen on
@@ -71,6 +77,7 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {
     "ours": Recipe(
         name="ours",
+        title="ours",
         paper_options=False,
         paper_tail=False,
         chosen_on="validation",
@@ -79,8 +86,20 @@ RECIPES: dict[str, Recipe] = {
         lams=FINE_LAMS,
         empty="skip",
     ),
+    "test": Recipe(
+        name="test",
+        title="test (ours, chosen on test)",
+        paper_options=False,
+        paper_tail=True,
+        chosen_on="test",
+        refits=False,
+        checks_everyone=True,
+        lams=FINE_LAMS,
+        empty="zero",
+    ),
     "paper": Recipe(
         name="paper",
+        title="paper",
         paper_options=True,
         paper_tail=True,
         chosen_on="test",

@@ -46,7 +46,9 @@ class Recommender(Configurable, ABC):
 
     device: str = "auto"  # where to compute: "cpu", "cuda", or "auto" for the GPU if there is one
     seed: int = 0  # seed of all random draws
-    recipe: RecipeName = DEFAULT_RECIPE  # "paper" takes the released program's options and chooses on the test part
+    recipe: RecipeName = (
+        DEFAULT_RECIPE  # "test" chooses on the test part; "paper" also takes the released program's options
+    )
     valid: float = 0.1  # share of train to hold out for validation if the split has no validation part
     refit: bool = True  # whether to fit again on train and validation together once the choices are made
 
@@ -78,7 +80,7 @@ class Recommender(Configurable, ABC):
         """Fit on a split or on bare interactions.
 
         Choices such as the number of epochs are made on the validation part. The share `valid` of train is held out if
-        there is none. The test part is not used, except that recipe "paper" makes its choices on it.
+        there is none. The test part is not used, except that the recipes "test" and "paper" make their choices on it.
 
         Args:
             data: A split, or interactions without a split.

@@ -78,6 +78,48 @@ class TestBlend:
         literal = 0.3 * r / c_r + 0.7 * s / c_s
         np.testing.assert_allclose(fitted_aur.at(0.3).score(users), literal, rtol=1e-4, atol=1e-4)
 
+    def test_the_score_is_divided_by_a_power_of_popularity(self, fitted_aur: al.AUR) -> None:
+        users, less = list(range(20)), fitted_aur.at(0.3)
+        less.discount_used = 0.4
+        popularity = np.maximum(less.fitted.popularity, 1)
+        expected = fitted_aur.at(0.3).score(users) / popularity**0.4
+        np.testing.assert_allclose(less.score(users), expected, rtol=1e-4, atol=1e-6)
+        some = less.fitted.items.decode(np.array([7, 3])).tolist()
+        np.testing.assert_allclose(less.score(users, some), less.score(users)[:, [7, 3]], rtol=1e-5)
+
+    def test_a_prior_adds_the_share_of_users_the_less_is_known(self, fitted_aur: al.AUR) -> None:
+        more, newcomers = fitted_aur.at(0.3), {"one": [3], "four": [3, 5, 7, 11]}
+        more.prior_used = 2.0
+        assert more.spreads is not None
+        share = more.fitted.popularity / more.fitted.n_users
+        expected = fitted_aur.at(0.3).score(newcomers) + np.array([[2.0], [1.0]]) * share / more.spreads.r
+        np.testing.assert_allclose(more.score(newcomers), expected, rtol=1e-4, atol=1e-5)
+
+    def test_lists_follow_the_discount_and_the_prior(self, fitted_aur: al.AUR) -> None:
+        """The scan of inner products has them too."""
+        turned = fitted_aur.at(0.3)
+        turned.discount_used, turned.prior_used = 0.4, 2.0
+        users = list(range(20))
+        listed = turned.recommend(users, k=50, filter_seen=False, untrained=True)
+        scores = turned.score(users).numpy()
+        for user in users:
+            own = listed.filter(user_id=user)
+            np.testing.assert_allclose(own["score"], np.sort(scores[user])[::-1], rtol=1e-4, atol=1e-5)
+
+    def test_with_a_given_lam_the_discount_and_the_prior_are_0(self, split: al.Split) -> None:
+        estimator = al.FactorEstimator(dim=4, max_epochs=1, init=0.01)
+        aur = al.AUR(al.MF(dim=4), estimator=estimator, residuals="in-sample", unobserved="constant", lam=0.5).fit(
+            split
+        )
+        assert (aur.discount_used, aur.prior_used) == (0.0, 0.0)
+
+    @pytest.mark.parametrize(("options", "told"), [({"discount": 1.5}, "discount"), ({"prior": -1.0}, "prior")])
+    def test_a_discount_or_prior_out_of_range_is_refused(self, options: dict[str, Any], told: str) -> None:
+        with pytest.raises(al.AleatorError, match=told):
+            al.AUR(**options)
+        with pytest.raises(al.AleatorError, match="linear"):
+            al.AUR(blend="sigma", prior=1.0)
+
     def test_the_papers_blend_is_of_the_two_that_are_shown(self, small_aur: Make, split: al.Split) -> None:
         aur = small_aur(blend="sigma", lam=0.3).fit(split)
         users = [0, 5, 9]

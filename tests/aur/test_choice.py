@@ -13,9 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from aleator.aur.choice import Choice, choose, choose_lam, merits
+from aleator.aur.choice import DISCOUNTS, Choice, choose, choose_discount, choose_lam, grid, merits
+from aleator.aur.choice import LAMS as LAMS_OF_A_RACE
 from aleator.batches import Users
-from aleator.evaluation.held_out import HeldOut, Measured
+from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.recipe import FINE_LAMS, PAPER_LAMS
 
 LAMS = (0.0, 0.5, 1.0)
@@ -27,9 +28,10 @@ class Told:
 
     def __init__(self, metrics: Measured) -> None:
         self.metrics = metrics
+        self.lams: list[Lams] = []
 
-    def measure_blends(self, parts: Any, lams: Sequence[float]) -> Measured:
-        self.lams = list(lams)
+    def measure_blends(self, parts: Any, lams: Lams) -> Measured:
+        self.lams.append(lams)
         return self.metrics
 
 
@@ -43,7 +45,7 @@ def measured(recall: Rows, tail: Rows, ndcg: Rows | None = None) -> Measured:
 
 
 def chosen(recall: Rows, tail: Rows, select: Any, ndcg: Rows | None = None, lams: Sequence[float] = LAMS) -> Choice:
-    return choose(measured(recall, tail, ndcg), lams, select)
+    return choose(measured(recall, tail, ndcg), [(0.0, lams)], select)
 
 
 def error(values: Sequence[float]) -> float:
@@ -191,9 +193,49 @@ def test_of_equally_good_lams_the_highest_is_taken(select: Any) -> None:
 
 def test_lams_are_tried_in_order_with_the_bare_model_last() -> None:
     told = Told(measured([[0.0, 0.0]] * 3, [[0.0, 0.0]] * 3))
-    choice = choose_lam(cast(HeldOut, told), parts, (0.5, 0.0, 0.5), "overall")  # out of order, and without 1
-    assert told.lams == [0.0, 0.5, 1.0]
+    choice = choose_lam(cast(HeldOut, told), parts, (0.5, 0.0, 0.5), 0.0, "overall")  # out of order, and without 1
+    assert told.lams == [[(0.0, [0.0, 0.5, 1.0])]]
     assert [point.lam for point in choice.curve] == [0.0, 0.5, 1.0]
+
+
+class TestDiscount:
+    def test_a_few_lams_choose_the_discount(self) -> None:
+        lams = grid(LAMS_OF_A_RACE, DISCOUNTS)
+        at = [(lam, power) for power, own in lams for lam in own]
+        rows = [[0.5, 0.6] if where == (0.4, 0.3) else [0.3, 0.3] for where in at]
+        told = Told(measured(rows, rows))
+        assert choose_discount(cast(HeldOut, told), parts, "balanced") == 0.3
+        assert told.lams == [lams]
+
+    def test_all_lams_are_compared_at_it_and_with_the_bare_model(self) -> None:
+        rows = [[0.4, 0.4]] * 12 + [[0.6, 0.7]] + [[0.3, 0.3]] * 39
+        told = Told(measured(rows, rows))
+        choice = choose_lam(cast(HeldOut, told), parts, FINE_LAMS, 0.3, "balanced")
+        assert told.lams == [grid(FINE_LAMS, [0.3])]
+        assert (choice.discount, choice.lam) == (0.3, FINE_LAMS[12])
+        assert [point.lam for point in choice.curve] == list(FINE_LAMS)
+        assert (choice.bare.lam, choice.bare.discount) == (1.0, 0.0)
+        assert choice.bare not in choice.curve
+
+    def test_of_equally_good_blends_the_lowest_discount_is_taken(self) -> None:
+        rows = [[0.5, 0.5]] * 2 + [[0.5, 0.5]] * 2 + [[0.3, 0.3]]
+        lams = [(0.4, (0.2, 1.0)), (0.0, (0.2, 0.5, 1.0))]
+        choice = choose(measured(rows, rows), lams, "overall")
+        assert (choice.discount, choice.lam) == (0.0, 0.5)
+
+    def test_a_given_discount_has_the_bare_model_as_its_last_point(self) -> None:
+        assert grid((0.5,), (0.2,)) == [(0.2, [0.5, 1.0]), (0.0, [1.0])]
+        assert grid((0.5,), (0.2, 0.0)) == [(0.2, [0.5, 1.0]), (0.0, [0.5, 1.0])]
+
+    def test_the_text_names_it(self) -> None:
+        rows = [[0.2, 0.2], [0.5, 0.6], [0.3, 0.3]]
+        told = str(choose(measured(rows, rows), [(0.4, (0.5, 1.0)), (0.0, (1.0,))], "overall"))
+        assert "lam 1.00 and discount 0.40 is the best overall" in told
+        assert [line.split()[:2] for line in told.splitlines()[2:5]] == [
+            ["0.50", "0.40"],
+            ["1.00", "0.40"],
+            ["1.00", "0.00"],
+        ]
 
 
 def test_the_curve_has_the_means_of_each_lam() -> None:

@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
 import aleator as al
-from aleator.aur.blended import LAMS, Blended, Setting
-from aleator.aur.race import decide, ranking, settings
-from aleator.evaluation.held_out import HeldOut, Measured
+from aleator.aur.blended import Blended, Setting
+from aleator.aur.choice import LAMS, grid
+from aleator.aur.race import decide, open_discounts, ranking, settings
+from aleator.data.interactions import Interactions
+from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.training.loop import Log
 from aleator.training.stop import Stop
 
@@ -164,6 +167,10 @@ class Planted:
     def progress(self, held_out: HeldOut) -> Callable[[], float]:
         return lambda: self.lift
 
+    @property
+    def lams(self) -> Lams:
+        return grid(LAMS, [0.0])
+
     def measure(self, held_out: HeldOut) -> Measured:
         lift = self.lift if (self.trained[-1] or 100) >= self.late else self.first
         return flat(*([lift] * (len(LAMS) - 1)), 0.0, noise=0.001, seed=len(self.name))
@@ -212,6 +219,25 @@ class TestDecide:
         assert won is only
         assert only.trained == [None]
         assert results == []
+
+
+class TestOpenDiscounts:
+    @pytest.mark.parametrize(("power", "expected"), [(0.5, (0.5, 0.0)), (0.0, (0.0,))])
+    def test_it_is_the_one_that_suits_the_bare_model(self, power: float, expected: tuple[float, ...]) -> None:
+        """Scores are a taste times popularity^power, and people take what they like."""
+        rng = np.random.default_rng(0)
+        n_users, n_items = 200, 60
+        popularity = np.linspace(1, 150, n_items).astype(int)
+        taken = np.zeros((n_users, n_items), bool)
+        for item, n in enumerate(popularity):
+            taken[rng.choice(n_users, n, replace=False), item] = True
+        taste = rng.random((n_users, n_items)) * ~taken
+        liked = taste >= np.sort(taste, 1)[:, [-5]]
+        held_out = HeldOut(
+            Interactions.of(*np.nonzero(taken)), Interactions.of(*np.nonzero(liked)), torch.device("cpu")
+        )
+        scores = torch.from_numpy(taste * popularity**power).float()
+        assert open_discounts(lambda users: scores[users.index], held_out) == expected
 
 
 def tiny(**options: Any) -> al.AUR:

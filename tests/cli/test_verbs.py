@@ -36,7 +36,9 @@ def test_fit_tells_what_was_compared_and_why_lam_was_chosen(run: Run, parts: Pat
     assert f"AUR on {type(made.model).__name__} fitted on" in shown.out.splitlines()[-1]
     told = json.loads(run("fit", parts, "--out", tmp_path / "m", *words, "--json").out)
     assert told["model"] == type(made.model).__name__
-    assert told["choice"]["lam"] == told["lam"] == made.lam_used
+    assert told["choice"]["chosen"]["lam"] == told["lam"] == made.lam_used
+    assert told["choice"]["chosen"]["discount"] == told["discount"] == made.discount_used
+    assert told["prior"] == made.prior_used
     assert [result["model"] for result in told["race"]] == [result.model for result in made.race]
     assert told["setting"]["residuals"] == made.setting.residuals
     quiet = run("fit", parts, "--out", tmp_path / "m", *words, "--quiet")

@@ -73,6 +73,8 @@ OTHER: dict[str, Any] = {
     "kl": 2.0,
     "l2": 7.0,
     "lam": 0.123,
+    "discount": 0.4,
+    "prior": 3.0,
     "layers": 1,
     "loss": "bpr",
     "lr": 0.005,

@@ -173,8 +173,19 @@ def test_the_tail_of_yelp2018() -> None:
 
 def test_coat_leaves_out_test_pairs_that_stand_in_train() -> None:
     split = catalog.load_dataset("coat", archived("coat"), download=False)
-    assert len(split.test) == 4_640 - 366
+    assert split.judged is not None
+    assert len(split.judged) == 4_640 - 366
     assert not set(pairs(split, "train")) & set(pairs(split, "test"))
+
+
+def test_only_liked_pairs_of_coat_are_positive() -> None:
+    split = catalog.load_dataset("coat", archived("coat"), download=False)
+    for part in (split.train, split.test):
+        assert part.rating is not None
+        assert set(part.rating.tolist()) == {4, 5}
+    assert (len(split.train), len(split.test)) == (1_905, 769)
+    assert (split.train.n_users, split.train.n_items) == (290, 300)
+    assert catalog.dataset("coat").note.startswith("Pairs rated 4 or 5 are positive, in train and in test.")
 
 
 def test_the_published_yelp2018_files_pass_their_checksums_and_equal_the_archive(
@@ -279,9 +290,12 @@ def test_coat_is_read_from_its_matrices(tmp_path: Path) -> None:
     (tmp_path / "coat" / "train.ascii").write_text("0 5 1\n2 0 0\n")
     (tmp_path / "coat" / "test.ascii").write_text("3 0 0\n0 0 4\n")
     split = catalog.load_dataset("coat", tmp_path)
-    assert pairs(split, "train") == [(0, 1), (0, 2), (1, 0)]
-    assert listed(split.train.rating) == [5, 1, 2]
-    assert pairs(split, "test") == [(0, 0), (1, 2)]
+    assert pairs(split, "train") == [(0, 1)]
+    assert pairs(split, "test") == [(1, 2)]
+    assert split.judged is not None
+    assert listed(split.judged.rating) == [3, 4]
+    assert (split.train.n_users, split.train.n_items) == (2, 3)
+    assert "rating: a pair rated at least 4 counts as an interaction" in split.train.notes
 
 
 def test_dice_matrices_put_both_training_parts_together(tmp_path: Path) -> None:

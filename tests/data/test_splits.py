@@ -450,3 +450,40 @@ def test_a_balanced_split_tests_equally_many_pairs_of_each_item() -> None:
     assert parts(data.split(valid=0.1, test=0.2, by="balanced", seed=4)) != parts(made)
     mixed = data.take(np.random.default_rng(0).permutation(len(data)))
     assert parts(mixed.split(valid=0.1, test=0.2, by="balanced", seed=3)) == parts(made)
+
+
+# Pairs of equal time
+
+SIZES = st.integers(2, 8)
+
+
+@given(SIZES, st.sampled_from(["user_time", "last", "global_time"]))
+def test_a_draw_decides_between_pairs_of_equal_time(size: int, by: Any) -> None:
+    """Not always the highest id is held out."""
+    data = of_rows([(0, item, 3) for item in range(size)])
+    held = [pairs(data.split(valid=0.0, test=1 / size, by=by, seed=seed).test) for seed in range(40)]
+    assert set().union(*held) - {(0, size - 1)}
+    assert held == [pairs(data.split(valid=0.0, test=1 / size, by=by, seed=seed).test) for seed in range(40)]
+
+
+@given(ROWS, st.sampled_from(["user_time", "last", "global_time"]), st.integers(0, 5))
+def test_no_earlier_pair_is_held_out_before_a_later_one(rows: list[tuple[int, int, int]], by: Any, seed: int) -> None:
+    data = of_rows(rows)
+    try:
+        made = data.split(valid=0.0, test=0.3, by=by, seed=seed)
+    except AleatorError:
+        assume(False)
+        return
+    train, test = ((part.user * (by != "global_time"), part.in_time()) for part in (made.train, made.test))
+    for user in set(train[0].tolist()) & set(test[0].tolist()):
+        earlier, later = (cast(Any, time)[of == user] for of, time in (train, test))
+        assert earlier.max() <= later.min()
+
+
+@given(SIZES, st.integers(0, 5))
+def test_the_order_of_a_file_is_not_drawn(size: int, seed: int) -> None:
+    item = list(range(size))[::-1]
+    data = Interactions.of([0] * size, item, in_time_order=True)
+    assert pairs(data.split(by="last", valid=0.0, seed=seed).test) == {(0, 0)}
+    tied = Interactions.of([0] * size, item, time=[7] * size, in_time_order=True)
+    assert pairs(tied.split(by="last", valid=0.0, seed=seed).test) == {(0, 0)}

@@ -107,7 +107,39 @@ def test_the_metrics_of_blends_equal_a_count_by_hand(masks: tuple[Matrix, Matrix
         return torch.from_numpy(one)[users.index], torch.from_numpy(other)[users.index]
 
     check = HeldOut(pairs(fitted), pairs(held), CPU, tail=torch.from_numpy(tail))
-    assert_equal(check.measure_blends(parts, lams), [lam * one + (1 - lam) * other for lam in lams], masks)
+    blends = [lam * one + (1 - lam) * other for lam in lams]
+    less = np.maximum(fitted.sum(0), 1) ** -0.3
+    found = check.measure_blends(parts, [(0.3, lams), (0.0, lams)])
+    assert_equal(found, [blend * less for blend in blends] + blends, masks)
+
+
+def test_newcomers_have_a_part_of_each_history_and_the_rest_is_no_candidate(
+    masks: tuple[Matrix, Matrix, Matrix],
+) -> None:
+    fitted, held, _ = masks
+    whole, sizes = HeldOut(pairs(fitted), pairs(held), CPU), (1, 3)
+    seen: list[Users] = []
+
+    def scorings(users: Users) -> list[torch.Tensor]:
+        seen.append(users)
+        return [torch.ones((len(users), N_ITEMS))]
+
+    flat = whole.measure(lambda users: [torch.ones((len(users), N_ITEMS))])
+    found = whole.cut(sizes, seed=0).measure(scorings)
+    assert torch.equal(found.recall, flat.recall)  # what was cut away is hidden too
+    (users,) = seen
+    assert (users.index == -1).all()
+    for place, user in enumerate(whole.who.tolist()):
+        own = set(np.flatnonzero(fitted[user]))
+        given = users.item[users.row == place].tolist()
+        assert set(given) <= own
+        assert len(given) == int(users.size[place]) == len(set(given))
+        assert len(given) in {min(size, len(own)) for size in sizes}
+    drawn = [whole.cut(sizes, seed).newcomers for seed in (0, 0, 1)]
+    assert all(each is not None for each in drawn)
+    items = [each.item.tolist() for each in drawn if each is not None]
+    assert items[0] == items[1] != items[2]
+    assert {int(n) for each in drawn[:1] if each is not None for n in each.size} >= {1, 3}
 
 
 def test_without_a_tail_every_item_is_tail(

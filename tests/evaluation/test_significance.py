@@ -64,10 +64,37 @@ def test_the_test_is_scipys_paired_t() -> None:
 
 
 @pytest.mark.parametrize(
-    ("difference", "p"), [([0.0, 0.0, 0.0], 1.0), ([0.25, 0.25, 0.25], 0.0), ([0.3], 1.0), ([], 1.0)]
+    ("difference", "p"),
+    [
+        ([0.0, 0.0, 0.0], 1.0),
+        ([0.25, 0.25], 0.5),
+        ([0.3 - 0.2, 0.6 - 0.5], 0.5),  # equal but for rounding
+        ([0.25, 0.25, 0.25], 0.25),
+        ([0.25, 0.0, 0.0, 0.0], 1.0),
+        ([0.3], 1.0),
+        ([], 1.0),
+    ],
 )
 def test_degenerate_differences_have_a_defined_p(difference: list[float], p: float) -> None:
     assert paired_p(np.array(difference)) == p
+
+
+@given(st.lists(st.floats(0.1, 1), min_size=1, max_size=8), st.lists(st.just(0.0), max_size=4))
+def test_p_is_never_below_that_of_an_exact_test_by_signs(some: list[float], none: list[float]) -> None:
+    assert paired_p(np.array(some + none)) >= 2.0 ** (1 - len(some))
+
+
+def test_equal_differences_have_no_interval() -> None:
+    mine, theirs = ({"overall": {"recall@20": np.array(values)}} for values in ([0.5, 0.75], [0.25, 0.5]))
+    comparison = compare(mine, theirs)
+    (row,) = comparison.rows
+    assert (row.low, row.high, row.p) == (-math.inf, math.inf, 0.5)
+    assert json.loads(json.dumps(comparison.to_dict(), allow_nan=False))[0]["low"] is None
+
+
+def test_the_print_names_the_family_of_the_correction() -> None:
+    mine, theirs = figures(0, 0.1), figures(1)
+    assert str(compare(mine, theirs)).endswith("Holm-corrected over these 4 rows")
 
 
 def test_each_row_is_scipys_test_corrected_over_all_rows() -> None:

@@ -12,7 +12,7 @@ import aleator as al
 from aleator.models import MODELS
 from aleator.recipe import RECIPES, Recipe, recipe_of
 from aleator.studies import methods
-from aleator.studies.methods import BACKBONES, CONFIGS, GRAFTS, Method, make, tuned
+from aleator.studies.methods import BACKBONES, CONFIGS, GRAFTS, Method, make, tuned, under_aur
 from aleator.studies.reproduce import studies
 from aleator.studies.workbench import Workbench
 
@@ -88,21 +88,27 @@ def test_every_file_of_tuned_options_builds_what_it_is_for(tiny: al.Split) -> No
         assert recipe in ("", "paper"), file
         if model in GRAFTS:
             continue
-        for chosen in ("ours", "paper") if not recipe else ("paper",):
+        for chosen in ("ours", "test") if not recipe else ("paper",):
             about = PLAIN | {"recipe": recipe_of(chosen)}
             name = paper_name[model]
+            assert tuned(file.parent.name, model, recipe_of(chosen)), file
             make(Method(name), tiny, file.parent.name, **about)
-            found = tuned(file.parent.name, model, recipe_of(chosen))
-            for variant in ("", "-M") if set(found) - {"model"} else ():
-                make(Method(f"{name}-AUR{variant}"), tiny, file.parent.name, **about)
+            make(Method(under_aur(name)), tiny, file.parent.name, **about)
 
 
-def test_options_of_recipe_paper_stand_in_a_file_of_their_own() -> None:
-    ours, paper = RECIPES["ours"], RECIPES["paper"]
+def test_recipe_paper_takes_none_of_our_options() -> None:
+    ours, test, paper = (RECIPES[name] for name in ("ours", "test", "paper"))
     assert tuned("nowhere", "mf", ours) == {}
-    assert tuned("adressa", "mf", paper)["select"] == "overall"
-    assert tuned("adressa", "mf", ours) == {}
-    assert tuned("yelp2018", "mf", ours) == tuned("yelp2018", "mf", paper) != {}
+    assert tuned("yelp2018", "multvae", ours) == tuned("yelp2018", "multvae", test) != {}
+    assert tuned("yelp2018", "multvae", paper) == {}
+    assert tuned("amazon-book", "mf", paper) == {"gamma": 0.01}, "the paper's own choice for Amazon-Book"
+    assert tuned("amazon-book", "mf", ours) == {}
+
+
+def test_options_of_aur_are_not_those_of_the_bare_model() -> None:
+    paper = RECIPES["paper"]
+    assert methods.options_of(Method("MF-AUR"), "amazon-book", paper) == {"gamma": 0.01}
+    assert methods.options_of(Method("MF"), "amazon-book", paper) == {}
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)

@@ -12,15 +12,15 @@ import pytest
 import aleator as al
 from aleator.studies import records
 from aleator.studies.beyond.strong import GOALS, goals
-from aleator.studies.methods import Method
+from aleator.studies.methods import FLOORS, Method
 from aleator.studies.paper.main import STUDY as MAIN
 from aleator.studies.paper.main import comparison, improvement, paired, untuned
 from aleator.studies.published import figure, published
 from aleator.studies.records import Record
 from aleator.studies.report import report as reporting
 from aleator.studies.report.plots import pareto
-from aleator.studies.report.tables import DOWN, UP, Table, figure_of, interval
-from aleator.studies.reproduce import BEYOND, NAMES, label, reproduce, studies
+from aleator.studies.report.tables import DOWN, UP, Table, figure_of, interval, over_seeds, rule
+from aleator.studies.reproduce import BEYOND, NAMES, RECIPES, label, reproduce, studies
 from aleator.studies.study import run
 from aleator.studies.workbench import Workbench, accuracy
 from tests.studies.making import against, paired_test, record
@@ -93,16 +93,16 @@ def test_a_run_goes_on_after_a_line_that_was_cut_off(tiny: Path, tmp_path: Path)
     made, failed = run(MAIN, bench, tmp_path, say=lambda line: None)
     assert failed == []
     lines = file.read_text().splitlines()
-    assert len(lines) == len(made) == 6
-    file.write_text("\n".join(lines[:3]) + "\n" + lines[3][:100])  # killed while it wrote the fourth
+    assert len(lines) == len(made) == 8
+    file.write_text("\n".join(lines[:5]) + "\n" + lines[5][:100])  # killed while it wrote the sixth
     bench = Workbench("tiny", split, quick=True)  # another process
     again, _ = run(MAIN, bench, tmp_path, say=lambda line: None)
     assert [row["method"] for row in again] == ["LGCN-AUR", "VAE", "VAE-AUR"]
     found = MAIN.rows(tmp_path, "tiny")
     for name in ("method", "metrics", "against"):
         assert [r.get(name) for r in found] == [r.get(name) for r in made]
-    assert len(run(MAIN, bench, tmp_path, again=True, say=lambda line: None)[0]) == 6
-    assert len(MAIN.rows(tmp_path, "tiny")) == 6, "the latest record of a cell counts"
+    assert len(run(MAIN, bench, tmp_path, again=True, say=lambda line: None)[0]) == 8
+    assert len(MAIN.rows(tmp_path, "tiny")) == 8, "the latest record of a cell counts"
 
 
 def test_the_figures_are_those_of_an_evaluation(results: Path, tiny: Path) -> None:
@@ -152,6 +152,74 @@ def test_the_report_shows_every_study(results: Path, tmp_path: Path) -> None:
     markdown = (tmp_path / "report" / "report.md").read_text()
     assert "trained too briefly" in markdown
     assert all(f"figures/{picture.name}" in markdown for picture in pictures)
+
+
+def test_every_table_of_methods_begins_or_ends_with_random_and_popularity(results: Path) -> None:
+    """No reader should have to ask what chance and popularity would reach."""
+    for study in studies("main", "debias", "variants", "fairness", "alpha", "worst_case", "beyond"):
+        if study.part in ("mislabelled", "reliability"):  # they score pairs, and have both among their scores or none
+            continue
+        rows = study.rows(results, "tiny") or study.rows(results, "world-mild")
+        assert {row["method"] for row in rows} >= set(FLOORS), study.title
+        tables = [block for block in study.show(rows) if isinstance(block, Table)]
+        if study.part in ("front", "default"):
+            continue  # the front leaves out what others beat, and the floors have a table of their own
+        for table in tables:
+            named = [cell for line in table.rows for cell in line if cell in FLOORS]
+            of_aur = (
+                "in brackets",
+                "two ways",
+                "learning rates",
+                "by s alone",
+            )  # changes by AUR, options and parts of it
+            if not any(words in table.caption.lower() for words in of_aur):
+                assert set(named) == set(FLOORS), table.caption
+
+
+def test_captions_say_how_lam_was_chosen(results: Path) -> None:
+    for study in studies("main", "debias", "variants", "fairness", "alpha", "worst_case", "calibration"):
+        for block in study.show(study.rows(results, "tiny")):
+            if isinstance(block, Table):
+                assert "lam chosen by select=balanced on validation." in block.caption, study.title
+
+
+def test_the_rule_of_lam_names_methods_where_they_differ() -> None:
+    def aur(method: str, **config: Any) -> Record:
+        return record(method=method, config={"lam": "auto", "select": "balanced"} | config)
+
+    assert rule([record(method="MF")]) == rule([aur("UE-AUR", lam=0.8)]) == ""
+    assert rule([record(), aur("MF-AUR")]) == "lam chosen by select=balanced on validation."
+    assert rule([aur("MF-AUR") | {"recipe": "test"}]) == "lam chosen by select=balanced on the test part."
+    told = rule([aur("MF-AUR"), aur("VAE-AUR", select="overall")])
+    assert told == "lam chosen on validation by select=balanced (MF-AUR) and select=overall (VAE-AUR)."
+
+
+def test_intervals_over_seeds_are_explained_where_there_are_several() -> None:
+    assert over_seeds([record(), record(method="VAE")]) == ""
+    assert over_seeds([record(), record(seed=1)]).startswith("± is half the width of the 95 % interval")
+
+
+def test_only_alpha_differs_between_the_cells_of_alpha(results: Path) -> None:
+    (study,) = studies("alpha")
+    rows = [row for row in study.rows(results, "tiny") if row["method"] not in FLOORS]
+    assert len({row["chosen"]["epochs"] for row in rows}) == 1
+    configs = [{name: value for name, value in row["config"].items() if name != "alpha"} for row in rows]
+    assert configs[0] == configs[1]
+    assert [row["config"]["alpha"] for row in rows] == [1.0, 3.0]
+    options = rows[0]["config"]["estimator"]["options"]
+    assert options["max_epochs"] == options["check_every"] == rows[0]["chosen"]["epochs"], "nothing stops early"
+
+
+def test_recipe_paper_runs_unasked_only_what_the_released_program_makes(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aleator.studies.reproduce.recipes_for", lambda dataset: RECIPES)
+    about: dict[str, Any] = {"quick": True, "say": lambda line: None}
+    reproduce(["main", "debias"], [str(tiny)], methods=["MF"], out=tmp_path / "all", **about)
+    found = {(row["study"], row["recipe"]) for row in rows_of(tmp_path / "all")}
+    assert found == {("main", "paper"), ("main", "test"), ("main", "ours"), ("debias", "test"), ("debias", "ours")}
+    reproduce(["debias"], [str(tiny)], methods=["MF"], out=tmp_path / "asked", recipe="paper", **about)
+    assert {row["recipe"] for row in rows_of(tmp_path / "asked")} == {"paper"}
 
 
 def test_an_empty_folder_has_no_report(tmp_path: Path) -> None:
@@ -209,7 +277,7 @@ def test_the_main_table_has_the_change_by_aur_with_the_highest_p_of_the_seeds() 
     bare = record(method="MF")
     (table,) = paired([bare, row(0, 0.12, 1e-5), row(1, 0.13, 0.02)])
     assert isinstance(table, Table)
-    assert table.rows[0] == ["MF-AUR", "recall@20", "+25.0% (p 0.02)", None, None]
+    assert table.rows[0] == ["MF-AUR", "recall@20", "+25.0% ±63.5% (p 0.02)", None, None]
     assert paired([row(0, 0.12, 0.0)])[0].rows[0][2] == "+20.0% (p < 1e-300)"  # type: ignore[union-attr]
     assert paired([row(0, 0.12, None)])[0].rows[0][2] is None  # type: ignore[union-attr]
     assert paired([bare]) == []
@@ -263,7 +331,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_measured(
     monkeypatch.setattr(al.LightGCN, "learn", fail)
     failed = reproduce(["main"], [str(tiny)], quick=True, out=tmp_path, say=lambda line: None)
     assert [line.split(": ")[0].split()[-1] for line in failed] == ["LGCN", "LGCN-AUR"]
-    assert [row["method"] for row in MAIN.rows(tmp_path, "tiny")] == ["MF", "MF-AUR", "VAE", "VAE-AUR"]
+    assert [row["method"] for row in MAIN.rows(tmp_path, "tiny")] == [*FLOORS, "MF", "MF-AUR", "VAE", "VAE-AUR"]
     shown = MAIN.show(MAIN.rows(tmp_path, "tiny"))
     assert all("mean of the changes" not in " ".join(b.columns) for b in shown if isinstance(b, Table)), (
         "three models are needed"

@@ -19,7 +19,7 @@ def tiny(split: al.Split) -> al.Split:
     return replace(split, name="tiny")
 
 
-@pytest.mark.parametrize("recipe", ["ours", "paper"])
+@pytest.mark.parametrize("recipe", ["ours", "test", "paper"])
 @pytest.mark.parametrize("name", ["MF", "LGCN", "VAE", "MF-BPR", "ExpoMF", "PMF", "UE", "FISM"])
 def test_a_cached_model_is_the_one_that_would_be_fitted(
     name: str, recipe: str, tiny: al.Split, monkeypatch: pytest.MonkeyPatch

@@ -4,8 +4,8 @@ fit        The model learns the expectation r. It is then frozen, and the estima
            label. If several models or several ways to train the estimator are open, a race on held-out pairs decides
            (race.py). With joint training, both parts then train together (joint.py). lam is chosen on held-out pairs
            (choice.py). Both parts are fitted again on all training pairs.
-score      lam * r / c_r + (1 - lam) * s / c_s, with the spreads c of both parts (ranking/blend.py). If r and s are inner
-           products, so is the score.
+score      lam * r / c_r + (1 - lam) * s / c_s, with the spreads c of both parts, divided by popularity^discount
+           (ranking/blend.py). If r and s are inner products, so is the score.
 recommend  The k items with the highest scores among those that a user has not seen.
 """
 
@@ -22,12 +22,13 @@ from torch import Tensor
 from aleator import models
 from aleator import uncertainty as estimators
 from aleator.aur.blended import Blended, Setting
-from aleator.aur.choice import Choice, Select, choose_lam
+from aleator.aur.choice import Choice, Select, choose_discount, choose_lam
 from aleator.aur.joint import Joint, check_joint, learn_jointly
 from aleator.aur.label_scale import LabelScale, fit_label_scale
-from aleator.aur.race import Result, decide, settings
+from aleator.aur.prior import choose_prior, scarcity, share_of_users
+from aleator.aur.race import Result, decide, open_discounts, settings
 from aleator.aur.residuals import Residuals, Unobserved
-from aleator.batches import Users
+from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL, Tail
@@ -37,7 +38,7 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
-from aleator.ranking.blend import Blending, Spreads, blend, uncertainty
+from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertainty
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors, Vectors
@@ -55,7 +56,13 @@ class AUR(Recommender):
     A model estimates the expectation r of each label, and an estimator its log-variance s. The score of a pair is
     lam * r / c_r + (1 - lam) * s / c_s, where c is the spread of a part among the items of a user. A high uncertainty
     raises an item, since its zero is probably wrong. `lam` is the knob: 1 is the expectation alone (safe), 0 the
-    uncertainty alone (exploratory). "auto" chooses lam on the validation part, by `select` (`choose_lam`).
+    uncertainty alone (exploratory). The score is divided by popularity^`discount`, which has nothing to do with
+    uncertainty: both parts follow popularity more than the items that people take next do. "auto" chooses lam and the
+    discount together on the validation part, by `select` (`choose_lam`).
+
+    Popularity counts for a user of whom little is known: `prior` / sqrt(n) times the share of all users who took the
+    item is added to r, for a user with n history items. "auto" chooses it on the validation part too, with histories that
+    are cut (`choose_prior`). If you give lam, the discount and the prior are 0 unless you give them too.
 
     Without a `model`, AUR fits each of the `contenders` and keeps the one whose blend is best on the validation part. An
     AUR works on a copy of the model that it is given. Your model stays as it was, and the fitted one is `aur.model`.
@@ -80,7 +87,9 @@ class AUR(Recommender):
     floor: float = 0.01  # added to e^s in the loss; it bounds the weight of a pair that is fitted perfectly
     blend: Blending = "linear"  # linear in the log-variance, or in the uncertainty "sigma" as in the paper
     lam: float | Literal["auto"] = "auto"  # share of the expectation in the blend; "auto" chooses it on validation
-    select: Select = "balanced"  # what "auto" chooses lam by: the most tail recall among the best lams, or the best one
+    discount: float | Literal["auto"] = "auto"  # power of popularity that scores are divided by; "auto" with lam
+    prior: float | Literal["auto"] = "auto"  # weight of popularity for users with short histories
+    select: Select = "balanced"  # what "auto" chooses by: the most tail recall among the best blends, or the best one
     tail: Tail = DEFAULT_TAIL  # which items are tail items
     residuals: Residuals | Literal["auto"] = "auto"  # r of observed pairs in the estimator's loss
     unobserved: Unobserved | Literal["auto"] = "auto"  # r of unobserved pairs in the estimator's loss
@@ -90,6 +99,8 @@ class AUR(Recommender):
     spreads: Spreads | None = field(default=None, init=False)  # of expectation and log-variance, for the linear blend
     label_scale: LabelScale | None = field(default=None, init=False)  # from the log-variance to the uncertainty
     lam_used: float = field(init=False)  # the lam of the blend
+    discount_used: float = field(init=False)  # the power of popularity that scores are divided by
+    prior_used: float = field(init=False)  # the weight of popularity for users with short histories
     choice: Choice | None = field(default=None, init=False)  # the held-out figures of each lam
     race: list[Result] = field(default_factory=list, init=False)  # what was compared, the winner first
     left_out: list[str] = field(default_factory=list, init=False)  # notes on models that could not be fitted
@@ -102,6 +113,8 @@ class AUR(Recommender):
         "floor": 1e-3,
         "gamma": 1e-3,
         "blend": "sigma",
+        "discount": 0.0,
+        "prior": 0.0,
         "residuals": "in-sample",
         "unobserved": "model",
     }
@@ -123,6 +136,16 @@ class AUR(Recommender):
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
         _check_lam(self.lam)
+        require(
+            self.discount == "auto" or 0 <= self.discount <= 1,
+            f"discount is {self.discount}",
+            "give a power of popularity from 0 (no discount) to 1",
+        )
+        require(
+            self.prior == "auto" or (self.prior >= 0 and (self.prior == 0 or self.blend == "linear")),
+            f"prior is {self.prior} and blend {self.blend!r}",
+            'give a weight of at least 0, and blend="linear" if it is above 0',
+        )
         if self.joint is not None:
             self._check_joint()
         self.device = self._one_device()
@@ -136,6 +159,8 @@ class AUR(Recommender):
             self.model = self.model.with_defaults(**shared)
         self.estimator = self._untrained = self.estimator.with_defaults(**shared, **paper)
         self.lam_used = 1.0 if self.lam == "auto" else self.lam
+        self.discount_used = 0.0 if self.discount == "auto" else self.discount
+        self.prior_used = 0.0 if self.prior == "auto" else self.prior
 
     @property
     def entrants(self) -> Sequence[Model]:
@@ -213,8 +238,15 @@ class AUR(Recommender):
         won = self._compete(fitted, few, cache)
         if self.joint is not None:
             self.log = self._learn_jointly(won, Stop(lambda: self._progress_of_both(won, few)))
-        self.choice = choose_lam(many, won.parts, recipe.lams, self.select)
-        self.lam_used = self.choice.lam if self.lam == "auto" else self.lam
+        if self._chooses_discount:
+            self.discount_used = choose_discount(few, won.parts, self.select)
+        self.choice = choose_lam(many, won.parts, recipe.lams, self.discount_used, self.select)
+        if self.lam == "auto":
+            self.lam_used, self.discount_used = self.choice.lam, self.choice.discount
+        self.spreads = won.spreads
+        if self.prior == self.lam == "auto" and self.spreads is not None and not self.model.frozen:
+            self.prior_used = 0.0
+            self.prior_used = choose_prior(self.score_block, self.spreads.shares[0], few, self.seed)
         if not recipe.paper_options:
             self.label_scale = fit_label_scale(won.raw, self.histories, many.held, self.seed)
         if recipe.refits and self.refit:
@@ -238,20 +270,33 @@ class AUR(Recommender):
                     raise
                 self.left_out.append(f"{type(model).__name__} was left out: {error.problem}")
             else:
-                entries += [self._blended(model, setting) for setting in self._settings()]
+                entries += self._entries(model, held_out)
         won, self.race = decide(entries, held_out, self.select)
         self.model, self.estimator, self.setting = won.model, won.estimator, won.setting
         return won
 
-    def _settings(self) -> list[Setting]:
-        """The settings that options leave open, the simplest first."""
-        if self.joint is not None:
-            return settings("in-sample", "model", self._untrained)
-        return settings(self.residuals, self.unobserved, self._untrained)
+    @property
+    def _chooses_discount(self) -> bool:
+        return self.discount == self.lam == "auto"
 
-    def _blended(self, model: Model, setting: Setting) -> Blended:
-        estimator = self._untrained.with_defaults(**dict(setting.options))
-        return Blended(model, estimator, setting, self.objective, self.blend)
+    def _entries(self, model: Model, held_out: HeldOut) -> list[Blended]:
+        """The blends of a fitted model with the settings that options leave open, the simplest first."""
+        if self.joint is not None:
+            found = settings("in-sample", "model", self._untrained)
+        else:
+            found = settings(self.residuals, self.unobserved, self._untrained)
+        powers = open_discounts(model.score_block, held_out) if self._chooses_discount else [self.discount_used]
+        return [
+            Blended(
+                model,
+                self._untrained.with_defaults(**dict(setting.options)),
+                setting,
+                self.objective,
+                self.blend,
+                discounts=powers,
+            )
+            for setting in found
+        ]
 
     def _refit(self, won: Blended, data: Interactions, cache: ModelCache | None) -> None:
         """Fit the parts again on all training pairs, for the numbers of epochs that validation chose."""
@@ -306,7 +351,13 @@ class AUR(Recommender):
         return Blended(self.model, self.estimator, self.setting, self.objective, self.blend, self.spreads)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
-        return self.without_history(blend(*self.blended.parts(users, items), self.lam_used), users, items)
+        scores = blend(*self.blended.parts(users, items), self.lam_used)
+        popularity = self.histories.popularity
+        scores *= discounts(popularity if items is None else popularity[items], self.discount_used)
+        if self.prior_used and self.spreads is not None:
+            share = share_of_users(self.histories) * (self.prior_used * self.spreads.shares[0])
+            scores += scarcity(users) * (share if items is None else share[items])
+        return self.without_history(scores, users, items)
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
         """[B, dim] and [n_items, dim], whose inner products are the scores. lam is on the side of the users alone."""
@@ -322,9 +373,9 @@ class AUR(Recommender):
         if of_model is None or of_estimator is None or self.spreads is None:
             return None
         (x, y), (p, q) = of_model, of_estimator
-        return torch.cat([self.lam_used * x, (1 - self.lam_used) * p], 1), self._items_of_both(
-            y, q, *self.spreads.shares
-        )
+        weight = scarcity(users) * (self.prior_used * self.spreads.shares[0])
+        by_user = torch.cat([self.lam_used * x, (1 - self.lam_used) * p, weight], 1)
+        return by_user, self._items_of_both(y, q, *self.spreads.shares, self.histories, self.discount_used)
 
     def vectors(self, users: Who | None = None, *, lam: float | None = None, rank: int | None = None) -> Vectors:
         """Vectors of users and items whose inner products are the scores, for a nearest-neighbour index.
@@ -469,6 +520,8 @@ class AUR(Recommender):
         learned, tensors = self.model.pack()
         mine = {
             "lam": self.lam_used,
+            "discount": self.discount_used,
+            "prior": self.prior_used,
             "choice": None if self.choice is None else self.choice.to_dict(),
             "race": [asdict(result) for result in self.race],
             "setting": asdict(self.setting),
@@ -483,7 +536,8 @@ class AUR(Recommender):
         return mine, tensors | {f"estimator.{name}": value for name, value in self.estimator.tensors().items()}
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.lam_used, self.tail_rule = learned["lam"], Tail.parse(learned["tail"])
+        self.lam_used, self.discount_used, self.prior_used = (learned[name] for name in ("lam", "discount", "prior"))
+        self.tail_rule = Tail.parse(learned["tail"])
         self.choice = None if learned["choice"] is None else Choice.restore(learned["choice"])
         self.race = [Result(**result) for result in learned["race"]]
         self.setting = Setting.restore(learned["setting"])
@@ -499,9 +553,10 @@ class AUR(Recommender):
         self.estimator.set_tensors(mine)
 
 
-def _joined(y: Tensor, q: Tensor, of_r: float, of_s: float) -> Tensor:
-    """The item factors of both parts side by side."""
-    return torch.cat([y * of_r, q * of_s], 1)
+def _joined(y: Tensor, q: Tensor, of_r: float, of_s: float, histories: Histories, discount: float) -> Tensor:
+    """The item factors of both parts side by side, and those of the prior."""
+    both = torch.cat([y * of_r, q * of_s], 1).mul_(discounts(histories.popularity, discount)[:, None])
+    return torch.cat([both, share_of_users(histories)[:, None]], 1)
 
 
 def _check_lam(lam: float | str, auto: bool = True) -> None:

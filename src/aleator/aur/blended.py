@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from aleator.aur.choice import merits
+from aleator.aur.choice import LAMS, grid, merits
 from aleator.aur.residuals import Residuals, Unobserved, expectations
 from aleator.batches import Users, pieces
-from aleator.evaluation.held_out import HeldOut, Measured
+from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.models.base import Model
 from aleator.ranking.blend import Blending, Spreads, spreads, uncertainty
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
 
-LAMS = tuple(round(0.1 * step, 1) for step in range(11))  # a few lams, for early stopping and for a race
 _USERS, _AT_A_TIME = 1024, 128  # users that spreads are measured on, in all and at a time
 
 
@@ -51,6 +50,7 @@ class Blended:
     objective: Objective
     blending: Blending
     spreads: Spreads | None = None  # of the linear blend
+    discounts: Sequence[float] = (0.0,)  # of popularity, to be judged by
 
     def learn(self, stop: Stop) -> None:
         """Train the estimator. The constant of a setting is sqrt(beta): s is then 0 where nothing speaks for a pair."""
@@ -92,9 +92,14 @@ class Blended:
 
     @torch.no_grad()
     def measure(self, held_out: HeldOut) -> Measured:
-        """The metrics of the blend at each of a few lams, the bare model last."""
+        """The metrics of the blend at each of `lams`, the bare model last."""
         self.measure_spreads()
-        return held_out.measure_blends(self.parts, LAMS)
+        return held_out.measure_blends(self.parts, self.lams)
+
+    @property
+    def lams(self) -> Lams:
+        """A few lams at each of the discounts."""
+        return grid(LAMS, self.discounts)
 
     def progress(self, held_out: HeldOut) -> Callable[[], float]:
         """What early stopping watches: the merit of the best blend, or the paper's Recall@20 by the uncertainty alone."""

@@ -1,4 +1,4 @@
-"""The choice of lam on held-out pairs, by the one-standard-error rule."""
+"""The choice of lam and of the discount of popularity on held-out pairs, by the one-standard-error rule."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from aleator.evaluation.held_out import HeldOut, Measured, Parts
+from aleator.evaluation.held_out import HeldOut, Lams, Measured, Parts
 
 Select = Literal["balanced", "overall"]
+LAMS = tuple(round(0.1 * step, 1) for step in range(11))  # a few lams: for early stopping, a race and discounts
+DISCOUNTS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.0)  # of popularity, to choose from
 
 
 @dataclass(frozen=True)
 class Point:
-    """The held-out figures of one lam."""
+    """The held-out figures of one lam at one discount of popularity."""
 
     lam: float
+    discount: float
     recall: float  # mean Recall@20
     ndcg: float  # mean NDCG@20
     tail: float  # mean tail-absolute Recall@50
@@ -26,96 +29,115 @@ class Point:
     near: bool  # within one standard error of the best merit
     gains: bool  # gains on the bare model by one standard error, in Recall@20 and in NDCG@20
 
+    def __str__(self) -> str:
+        return f"lam {self.lam:.2f}" + (f" and discount {self.discount:.2f}" if self.discount else "")
+
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice of lam, and what it rests on."""
+    """A choice of lam and of a discount, and what it rests on."""
 
-    lam: float
     select: Select
     users: int  # users with held-out pairs
-    curve: list[Point]  # one for each lam, ascending; the last is the bare model
+    chosen: Point
+    best: Point  # the one with the highest merit
+    bare: Point  # the bare model: lam 1 and no discount
+    curve: list[Point]  # one for each lam at the chosen discount, ascending
 
     @property
-    def chosen(self) -> Point:
-        return next(point for point in self.curve if point.lam == self.lam)
+    def lam(self) -> float:
+        return self.chosen.lam
 
     @property
-    def best(self) -> Point:
-        """The point with the highest merit."""
-        return max(self.curve, key=lambda point: (point.merit, point.lam))
+    def discount(self) -> float:
+        return self.chosen.discount
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def restore(cls, kept: dict[str, Any]) -> Choice:
-        return cls(**{**kept, "curve": [Point(**point) for point in kept["curve"]]})
+        points = {name: Point(**kept[name]) for name in ("chosen", "best", "bare")}
+        return cls(**{**kept, **points, "curve": [Point(**point) for point in kept["curve"]]})
 
     def __str__(self) -> str:
         """The curve, the guard and the price, for people."""
-        bare, best, chosen = self.curve[-1], self.best, self.chosen
-        shown = sorted({*self.curve[:: max(len(self.curve) // 10, 1)], chosen, best, bare}, key=lambda point: point.lam)
-        lines = [f"lam on the held-out pairs of {self.users:,} users (select={self.select!r})"]
-        lines += ["  lam   Recall@20  NDCG@20  tail Recall@50"]
+        some = self.curve[:: max(len(self.curve) // 10, 1)]
+        shown = sorted({*some, self.chosen, self.best, self.bare}, key=lambda point: (-point.discount, point.lam))
+        lines = [f"lam and discount on the held-out pairs of {self.users:,} users (select={self.select!r})"]
+        lines += ["  lam   discount  Recall@20  NDCG@20  tail Recall@50"]
         for point in shown:
             marks = [
                 name
                 for name, is_so in (
-                    ("chosen", point is chosen),
-                    ("best overall", point is best),
-                    ("the bare model", point is bare),
+                    ("chosen", point == self.chosen),
+                    ("best overall", point == self.best),
+                    ("the bare model", point == self.bare),
                     ("may be chosen", self.select == "balanced" and point.near and point.gains),
                 )
                 if is_so
             ]
             figures = f"{point.recall:9.4f}  {point.ndcg:7.4f}  {point.tail:14.4f}"
-            lines.append(f"  {point.lam:4.2f}  {figures}   {', '.join(marks)}".rstrip())
+            lines.append(f"  {point.lam:4.2f}  {point.discount:8.2f}  {figures}   {', '.join(marks)}".rstrip())
         return "\n".join([*lines, self.why])
 
     @property
     def why(self) -> str:
         """Why this lam was chosen, and at what price."""
-        bare, best, chosen = self.curve[-1], self.best, self.chosen
+        bare, best, chosen = self.bare, self.best, self.chosen
         against_bare = (
             f"{_change(chosen.recall, bare.recall)} Recall@20, {_change(chosen.ndcg, bare.ndcg)} NDCG@20 and "
             f"{_change(chosen.tail, bare.tail)} tail Recall@50 against the bare model"
         )
-        if chosen is bare:
+        if chosen == bare:
             return (
                 "lam 1, the bare model: no blend gains by a standard error in Recall@20 and in NDCG@20"
                 if self.select == "balanced"
                 else "lam 1, the bare model, is the best overall"
             )
-        if chosen is best:
-            return f"lam {chosen.lam:.2f} is the best overall: {against_bare}"
+        if chosen == best:
+            return f"{chosen} is the best overall: {against_bare}"
         price = f"{_change(chosen.recall, best.recall)} Recall@20 and {_change(chosen.ndcg, best.ndcg)} NDCG@20"
         return (
-            f"lam {chosen.lam:.2f} has the most tail Recall@50 of the lams that are as good as the best (lam "
-            f"{best.lam:.2f}) within a standard error: {against_bare}. The price is {price} against the best"
+            f"{chosen} has the most tail Recall@50 of the blends that are as good as the best ({best}) within a standard "
+            f"error: {against_bare}. The price is {price} against the best"
         )
 
 
-def choose_lam(held_out: HeldOut, parts: Parts, lams: Sequence[float], select: Select) -> Choice:
-    """Choose lam on held-out pairs.
+def choose_discount(held_out: HeldOut, parts: Parts, select: Select) -> float:
+    """Choose the discount of popularity on held-out pairs, with a few lams. The rule is that of `choose_lam`."""
+    return _chosen(held_out, parts, grid(LAMS, DISCOUNTS), select).discount
 
-    The merit of a lam is the mean over users of m = (R_u / R + N_u / N) / 2. R_u and N_u are the Recall@20 and NDCG@20 of
-    the user. R and N are the means of the bare model (lam = 1).
 
-    "overall" takes the lam of the highest merit. "balanced" is the one-standard-error rule. It takes the lam with the
-    highest mean tail-absolute Recall@50, among the lams that are near the best and gain on the bare model. A lam is near
+def choose_lam(held_out: HeldOut, parts: Parts, lams: Sequence[float], discount: float, select: Select) -> Choice:
+    """Choose lam at a discount of popularity, on held-out pairs.
+
+    The merit of a blend is the mean over users of m = (R_u / R + N_u / N) / 2. R_u and N_u are the Recall@20 and NDCG@20
+    of the user. R and N are the means of the bare model (lam = 1, no discount).
+
+    "overall" takes the blend of the highest merit. "balanced" is the one-standard-error rule. It takes the blend with the
+    highest mean tail-absolute Recall@50, among those that are near the best and gain on the bare model. A blend is near
     if its merit is within one standard error of the highest. It gains if its mean Recall@20 and its mean NDCG@20 are each
-    higher by at least one standard error. Both standard errors are those of the paired differences over users. If no lam
-    remains, it takes lam = 1. Of equally good lams it takes the highest.
+    higher by at least one standard error. Both standard errors are those of the paired differences over users. If none
+    remains, it takes the bare model. Of equally good blends it takes that with the lower discount and the higher lam.
     """
-    lams = sorted({*lams, 1.0})
+    return _chosen(held_out, parts, grid(lams, [discount]), select)
+
+
+def _chosen(held_out: HeldOut, parts: Parts, lams: Lams, select: Select) -> Choice:
     with torch.no_grad():
-        measured = held_out.measure_blends(parts, lams)
-    return choose(measured, lams, select)
+        return choose(held_out.measure_blends(parts, lams), lams, select)
 
 
-def choose(measured: Measured, lams: Sequence[float], select: Select) -> Choice:
-    """`choose_lam` from the metrics of each lam and user. The last lam is 1."""
+def grid(lams: Sequence[float], discounts: Sequence[float]) -> Lams:
+    """All lams at each discount, the bare model last."""
+    lams = sorted({*lams, 1.0})
+    found: list[tuple[float, Sequence[float]]] = [(power, lams) for power in sorted({*discounts}, reverse=True)]
+    return found if 0.0 in discounts else [*found, (0.0, [1.0])]
+
+
+def choose(measured: Measured, lams: Lams, select: Select) -> Choice:
+    """`choose_lam` from the metrics of each discount, lam and user. The last one is the bare model."""
     merit = merits(measured)
     mean = merit.mean(1)
     best = highest(mean)
@@ -125,12 +147,15 @@ def choose(measured: Measured, lams: Sequence[float], select: Select) -> Choice:
         gain = metric - metric[-1]
         gains &= (gain.mean(1) >= standard_error(gain)) & (gain.mean(1) > 0)
     tail = measured.tail.nanmean(1).nan_to_num()
+    chosen = best
     if select == "balanced":
         allowed = near & gains
-        best = highest(tail.masked_fill(~allowed, -torch.inf)) if bool(allowed.any()) else len(lams) - 1
+        chosen = highest(tail.masked_fill(~allowed, -torch.inf)) if bool(allowed.any()) else len(mean) - 1
     columns = (measured.recall.mean(1), measured.ndcg.mean(1), tail, mean, near, gains)
-    rows = zip(lams, *(column.tolist() for column in columns), strict=True)
-    return Choice(lams[best], select, merit.shape[1], [Point(*row) for row in rows])
+    at = [(lam, power) for power, own in lams for lam in own]
+    points = [Point(*where, *row) for where, *row in zip(at, *(column.tolist() for column in columns), strict=True)]
+    curve = [point for point in points if point.discount == points[chosen].discount]
+    return Choice(select, merit.shape[1], points[chosen], points[best], points[-1], curve)
 
 
 def merits(measured: Measured, bare: Measured | None = None) -> Tensor:

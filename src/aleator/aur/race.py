@@ -9,17 +9,19 @@ in the order of `settings` wins, which is the simplest.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from aleator.aur.blended import LAMS, Blended, Setting
-from aleator.aur.choice import Choice, Select, choose, merits, standard_error
+from aleator.aur.blended import Blended, Setting
+from aleator.aur.choice import DISCOUNTS, Select, choose, highest, merits, standard_error
 from aleator.aur.residuals import Residuals, Unobserved
+from aleator.batches import Users
 from aleator.evaluation.held_out import HeldOut, Measured
+from aleator.ranking.blend import discounts
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.factor import RANDOM_INIT, FactorEstimator
@@ -36,13 +38,15 @@ class Result:
     setting: str
     epochs: int  # that the estimator was trained for
     lam: float
+    discount: float  # of popularity
     recall: float  # mean Recall@20
     ndcg: float  # mean NDCG@20
     tail: float  # mean tail-absolute Recall@50
 
     def __str__(self) -> str:
         figures = f"{self.recall:.4f} {self.ndcg:.4f} {self.tail:.4f}"
-        return f"{self.model}, {self.setting}: {figures} at lam {self.lam:.1f} after {self.epochs} epochs"
+        at = f"lam {self.lam:.1f}" + (f", discount {self.discount:.2f}" if self.discount else "")
+        return f"{self.model}, {self.setting}: {figures} at {at} after {self.epochs} epochs"
 
 
 def settings(
@@ -69,6 +73,18 @@ def settings(
     spectral, random = (("init", "spectral"),), (("init", RANDOM_INIT),)
     found = [Setting(*pair, spectral) for pair in pairs]
     return found + [Setting(*pair, random) for pair in pairs if pair[1] == "constant"]
+
+
+def open_discounts(score: Callable[[Users], Tensor], held_out: HeldOut) -> tuple[float, ...]:
+    """The discounts of popularity that the blends of a model race at: none, and that which suits the bare model best."""
+
+    def scorings(users: Users) -> Iterator[Tensor]:
+        scores = score(users)
+        yield from (scores * discounts(held_out.fitted.popularity, power) for power in DISCOUNTS)
+
+    with torch.no_grad():
+        merit = merits(held_out.measure(scorings)).mean(1)
+    return tuple(sorted({DISCOUNTS[highest(merit)], 0.0}, reverse=True))
 
 
 def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple[Blended, list[Result]]:
@@ -133,7 +149,6 @@ def _allowed(measured: Measured, merit: Tensor, bare: Measured, top: Tensor) -> 
 
 
 def _result(entry: Blended, measured: Measured, select: Select, epochs: int) -> Result:
-    choice: Choice = choose(measured, LAMS, select)
-    point = choice.chosen
+    point = choose(measured, entry.lams, select).chosen
     name = type(entry.model).__name__
-    return Result(name, str(entry.setting), epochs, point.lam, point.recall, point.ndcg, point.tail)
+    return Result(name, str(entry.setting), epochs, point.lam, point.discount, point.recall, point.ndcg, point.tail)

@@ -35,7 +35,7 @@ def demo(
     assert isinstance(mf_aur, AUR)
     assert isinstance(aur, AUR)
     chosen_on_test = recipe_of(aur.recipe).on_test
-    require(not chosen_on_test, "the demo runs with recipe ours", "use fit and evaluate for recipe paper")
+    require(not chosen_on_test, "the demo runs with recipe ours", "use fit and evaluate for other recipes")
     check_target(out / "model")
     split, note = study.open_world(data_root)
     if not json:

@@ -35,7 +35,10 @@ CONFIG = Annotated[Path | None, typer.Option(help="TOML file of options, with ta
 MIN_RATING = Annotated[float | None, typer.Option(help="Keep only pairs with at least this rating (files only).")]
 RECIPE = Annotated[
     RecipeName,
-    typer.Option(help="ours, or paper: the protocol of the paper's program, which chooses on the test part."),
+    typer.Option(
+        help="ours; test: our options, chosen on the test part; or paper: the options of the paper's program, which "
+        "chooses on the test part."
+    ),
 ]
 TAIL = Annotated[str | None, typer.Option(help="Which items are tail items: mass:0.5, count:56 or items:0.85.")]
 

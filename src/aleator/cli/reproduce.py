@@ -28,7 +28,8 @@ def reproduce(
         list[str] | None, typer.Option(help="Only this method, such as MF-AUR; repeatable. Default: all.")
     ] = None,
     recipe: Annotated[
-        RecipeName | None, typer.Option(help="ours or paper. Default: both where the paper has figures, else ours.")
+        RecipeName | None,
+        typer.Option(help="ours, test or paper. Default: all where the paper has figures, else ours."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     first_seed: Annotated[int, typer.Option(help="The first seed. Several machines can share the work.")] = 0,

@@ -108,7 +108,8 @@ def _about_fit(recommender: Recommender, seconds: float) -> dict[str, Any]:
     }
     if isinstance(recommender, AUR):
         log, choice = recommender.estimator.log, recommender.choice
-        about["lam"] = recommender.lam_used
+        about["lam"], about["discount"] = recommender.lam_used, recommender.discount_used
+        about["prior"] = recommender.prior_used
         about["epochs"] = log.best_epoch if log else None
         about["setting"] = asdict(recommender.setting)
         about["race"] = [asdict(result) for result in recommender.race]
@@ -127,6 +128,8 @@ def _explained(aur: AUR) -> list[str]:
         lines += [str(aur.choice)]
         if aur.lam_used != aur.choice.lam:
             lines += [f"lam {aur.lam_used:g} was given, and is used instead"]
+        if aur.prior_used:
+            lines += [f"popularity counts for short histories, with the weight {aur.prior_used:g} / sqrt(their size)"]
         lines += [""]
     return lines
 
@@ -141,7 +144,9 @@ def evaluate(
         Empty | None, typer.Option(help="Users without a relevant item: skip them, or count them as zero.")
     ] = None,
     lam: Annotated[float | None, typer.Option(help="Use this lam instead of the chosen one.")] = None,
-    recipe: Annotated[RecipeName | None, typer.Option(help="ours or paper. By default that of the model.")] = None,
+    recipe: Annotated[
+        RecipeName | None, typer.Option(help="ours, test or paper. By default that of the model.")
+    ] = None,
     device: DEVICE = "auto",
     min_rating: MIN_RATING = None,
     quiet: QUIET = False,

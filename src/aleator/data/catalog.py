@@ -13,6 +13,7 @@ import csv
 import gzip
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -125,13 +126,25 @@ def _split(entry: Dataset, parts: Parts, titles: Titles) -> Split:
     made = {}
     for name, n_expected in expected.items():
         if name in parts:
-            part = _interactions(parts[name], entry.in_time_order, name, n_expected)
+            part = _interactions(entry, parts[name], name, n_expected)
             made[name] = part.with_titles(titles) if titles else part
     about = {"name": entry.name, "valid_by": entry.valid_by, "paper_tail": entry.paper_tail}
-    return Split.of(made["train"], made["test"], made.get("valid"), **about)
+    split = Split.of(made["train"], made["test"], made.get("valid"), **about)
+    return split if entry.liked is None else _liked(split, entry.liked)
 
 
-def _interactions(given: Columns, in_time_order: bool, name: str, n_expected: int) -> Interactions:
+def _liked(split: Split, least: float) -> Split:
+    """The split of the pairs that are rated at least `least`. Its test pairs of any rating are `judged`."""
+
+    def kept(part: Interactions) -> Interactions:
+        assert part.rating is not None
+        return part.take(part.rating >= least)
+
+    return replace(split, train=kept(split.train), valid=kept(split.valid), test=kept(split.test), judged=split.test)
+
+
+def _interactions(entry: Dataset, given: Columns, name: str, n_expected: int) -> Interactions:
+    in_time_order = entry.in_time_order
     columns: Columns = {column: np.asarray(values) for column, values in given.items()}
     for column in ("user", "item", "time"):
         if column in columns:
@@ -142,7 +155,8 @@ def _interactions(given: Columns, in_time_order: bool, name: str, n_expected: in
     n = len(columns["user"])
     notes = []
     if "rating" in columns:
-        notes.append("rating: every rated pair counts as an interaction")
+        positive = "every rated pair" if entry.liked is None else f"a pair rated at least {entry.liked:g}"
+        notes.append(f"rating: {positive} counts as an interaction")
     if n != n_expected:
         notes.append(f"{name}: {n:,} pairs where the catalogue has {n_expected:,}")
     return Interactions.of(**columns, in_time_order=in_time_order, notes=tuple(notes))

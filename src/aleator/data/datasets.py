@@ -71,6 +71,7 @@ class Dataset:
         sources: Where raw files can come from, in the order in which downloads are tried.
         valid_by: How to take validation pairs so that they look like the test pairs; see `Split`.
         in_time_order: The items of each user are in order of time, although the times are not known.
+        liked: Smallest rating of a positive pair. All other pairs count as unobserved. None if every pair is positive.
         paper_tail: Tail of the paper's released program.
         first_id: The publisher's id that is 0 in the archive.
         archive_titles: Name of a csv.gz file beside the archive with the columns item and title.
@@ -91,6 +92,7 @@ class Dataset:
     sources: tuple[Source, ...]
     valid_by: ValidBy
     in_time_order: bool = False
+    liked: float | None = None
     paper_tail: Tail | None = None
     first_id: int = 0
     archive_titles: str | None = None
@@ -366,9 +368,12 @@ _ENTRIES = (
             ),
         ),
         valid_by="balanced",
+        liked=4.0,
         note=(
-            "Users chose the training items themselves. The test items were assigned at random, evenly over items. 366 "
-            "test pairs are also in train and are left out. No checksum is known, so a download is not verified."
+            "Pairs rated 4 or 5 are positive, in train and in test. Every other pair counts as unobserved, whether it "
+            "was rated lower or not at all. Users chose the training items themselves. The test items were assigned at "
+            "random, evenly over items. 366 test pairs are also in train and are left out. No checksum is known, so a "
+            "download is not verified."
         ),
     ),
 )

@@ -244,7 +244,7 @@ class Interactions:
                 user. "global_time": the latest pairs of all. "last": the last pair of each user for the test, and the
                 one before for validation; the shares do not count. "balanced": equally many random pairs of each item,
                 but at most half of them, so the part may be smaller than its share. A user always keeps a training
-                pair, except with "global_time".
+                pair, except with "global_time". A draw decides between pairs of equal time.
             seed: Seed of the random draws.
 
         Returns:

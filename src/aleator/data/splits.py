@@ -37,6 +37,7 @@ class Split:
         name: Name of the dataset.
         paper_tail: Tail of the paper's released program, for the datasets of the paper.
         counts: Number of pairs of each part in the files.
+        judged: Test pairs with ratings, high and low, if `test` has only those that are rated high.
 
     Example:
         >>> train = Interactions.of(["ann", "bob"], ["x", "y"])
@@ -52,6 +53,7 @@ class Split:
     name: str | None = None
     paper_tail: Tail | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    judged: Interactions | None = None
 
     def __post_init__(self) -> None:
         require(len(self.train) > 0, "the split leaves no training pair", "hold out less")
@@ -199,14 +201,14 @@ def _one_vocabulary(ids: list[Array], typed: bool, kind: str) -> tuple[Vocabular
 
 
 def _hold_out(data: Interactions, share: float, by: ValidBy, rng: np.random.Generator) -> Rows:
-    """Which rows are held out. The result does not depend on the order of the rows."""
+    """Which rows are held out. The result does not depend on the order of the rows, unless that order is the time."""
     if by == "balanced":
         return _balanced(data, share, rng)
-    if by == "global_time":
-        return _latest_of_all(data, share)
     key = _random_key(data, rng)
+    if by == "global_time":
+        return _latest_of_all(data, share, key)
     if by not in ("random", "each"):
-        key = _time_key(data, by)
+        key = _time_key(data, by, key)
     size = np.bincount(data.user, minlength=data.n_users)
     wanted = np.floor(share * size + rng.random(len(size)))
     if by == "last":
@@ -226,13 +228,17 @@ def _random_key(data: Interactions, rng: np.random.Generator) -> NDArray[np.floa
     return key
 
 
-def _time_key(data: Interactions, by: ValidBy) -> NDArray[np.float64]:
-    """The rank of each row in time, the latest highest. Rows of equal time are ordered by item."""
+def _time_key(data: Interactions, by: ValidBy, draw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rank of each row in time, the latest highest.
+
+    Rows of equal time are ordered by `draw`: by their ids, the same items would always count as the latest. Where the
+    order of the rows is the time, it stays.
+    """
     time = data.in_time()
     require(time is not None, f"a split by {by} needs times", "name the time column or split at random")
     assert time is not None
     key = np.empty(len(data))
-    key[np.lexsort((data.item, time))] = np.arange(len(data))
+    key[np.lexsort((np.arange(len(data)) if data.in_time_order else draw, time))] = np.arange(len(data))
     return key
 
 
@@ -245,13 +251,9 @@ def _rank_from_top(group: NDArray[Any], key: NDArray[Any]) -> NDArray[np.int64]:
     return rank
 
 
-def _latest_of_all(data: Interactions, share: float) -> Rows:
+def _latest_of_all(data: Interactions, share: float, draw: NDArray[np.float64]) -> Rows:
     require(data.time is not None, "a split by global_time needs times", "name the time column or split at random")
-    assert data.time is not None
-    order = np.lexsort((data.item, data.user, data.time))
-    n_held = round(share * len(data))
-    held = np.zeros(len(data), bool)
-    held[order[len(data) - n_held :]] = True
+    held: Rows = _time_key(data, "global_time", draw) >= len(data) - round(share * len(data))
     return held
 
 

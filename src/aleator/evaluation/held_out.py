@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,12 +12,14 @@ from torch import Tensor
 from aleator.batches import Histories, Users, pieces
 from aleator.data.interactions import Interactions
 from aleator.evaluation.metrics import ndcg, recall
+from aleator.ranking.blend import discounts
 from aleator.ranking.top import blocks, hide, top_blends, top_k
 
 K, TAIL_K = 20, 50  # cut-offs of the overall metrics and of the tail's
 
 Scorings = Callable[[Users], Iterable[Tensor]]  # takes a batch, returns scores [B, n_items] of each of V scorings
 Parts = Callable[[Users], tuple[Tensor, Tensor]]  # takes a batch, returns the two parts of a blend, [B, n_items] each
+Lams = Sequence[tuple[float, Sequence[float]]]  # discounts of popularity, and lams (ascending) to blend by at each
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class HeldOut:
     """Held-out pairs of the users who have any, or of a random sample of `most_users` of them.
 
     Items that a user took in `fitted` are not candidates. `tail` [n_items] marks the tail items; by default all are tail.
+    Scorings see the histories of `fitted`, or those of newcomers who took a part of them (`cut`).
     """
+
+    newcomers: Histories | None = None  # cut histories
 
     def __init__(
         self,
@@ -63,15 +69,40 @@ class HeldOut:
         """The metrics of each scoring and user."""
 
         def lists(users: Users) -> Iterator[Tensor]:
-            for scores in scorings(users):
+            shown = users if self.newcomers is None else self.newcomers.batch(users.index, known=False)
+            for scores in scorings(shown):
                 hide(scores, users)
                 yield top_k(scores, max(K, TAIL_K))[1]
 
         return self._measure(lists)
 
-    def measure_blends(self, parts: Parts, lams: Sequence[float]) -> Measured:
-        """The metrics of the blend of two parts at each lam (ascending)."""
-        return self._measure(lambda users: top_blends(*parts(users), lams, max(K, TAIL_K), users))
+    def cut(self, sizes: Sequence[int], seed: int) -> HeldOut:
+        """The same held-out pairs, of newcomers. Each history is cut to random items, and their number is one of `sizes`.
+
+        What was cut away is no candidate either. It serves `measure` alone.
+        """
+        draw, host = torch.Generator().manual_seed(seed), self.fitted.host_size
+        most = torch.tensor(sizes)[torch.randint(len(sizes), (len(host),), generator=draw)]
+        row = torch.repeat_interleave(torch.arange(len(host)), host)
+        order = torch.rand(len(row), generator=draw).argsort()
+        order = order[row[order].argsort(stable=True)]  # by user, in a random order each
+        place = torch.arange(len(row)) - (host.cumsum(0) - host)[row]
+        kept = order[place < most[row]].sort().values
+        made = copy.copy(self)
+        made.newcomers = self.fitted.take(kept.to(self.fitted.device))
+        return made
+
+    def measure_blends(self, parts: Parts, lams: Lams) -> Measured:
+        """The metrics of the blend of two parts, at each discount and its lams."""
+
+        def lists(users: Users) -> Iterator[Tensor]:
+            one, other = parts(users)
+            for power, own in lams:
+                less = discounts(self.fitted.popularity, power)
+                pair = (one, other) if power == 0 else (one * less, other * less)
+                yield from top_blends(*pair, own, max(K, TAIL_K), users)
+
+        return self._measure(lists)
 
     def _measure(self, lists: Scorings) -> Measured:
         """The metrics of each user, from the best items [B, n] of each scoring."""

@@ -92,7 +92,7 @@ def evaluate(
         k: One or more cut-offs.
         empty: What to do with a user without a relevant item under the tail protocols. "skip" leaves the user out.
             "zero" counts 0, as the paper's released program does. By default the recipe says so.
-        recipe: "ours" or "paper", for the defaults of `tail` and `empty`. By default that of the model.
+        recipe: "ours", "test" or "paper", for the defaults of `tail` and `empty`. By default that of the model.
         memory: Bytes that blocks of scores may take. By default it depends on the device.
 
     Returns:

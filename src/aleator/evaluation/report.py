@@ -56,7 +56,7 @@ class Report:
         return json.dumps(self.to_dict(), indent=1)
 
     def compare(self, other: Report) -> Comparison:
-        """Compare this report with a baseline by paired t-tests over users, with Holm's correction.
+        """Compare this report with a baseline by paired t-tests over users, with Holm's correction over all rows.
 
         Both reports must be of the same test part, tail and `empty`.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PerUser = dict[str, dict[str, NDArray[np.float64]]]
+EQUAL = 1e-9  # differences within this share of the largest one are equal: they differ by rounding
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Row:
     change: float  # mean / baseline - 1; infinite if only the baseline is 0
     low: float  # lower end of the 95 % confidence interval of mean - baseline
     high: float  # upper end of that interval
-    p: float  # two-sided paired t-test over users, Holm-corrected over all rows
+    p: float  # two-sided paired t-test over users (`paired_p`), Holm-corrected over all rows of the comparison
     users: int  # number of users with a value in both reports
 
     @property
@@ -44,8 +45,12 @@ class Comparison:
         return {(r.protocol, r.metric): r for r in self.rows}[key]
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The rows as dicts for JSON. An infinite change is None."""
-        return [asdict(row) | {"change": row.change if np.isfinite(row.change) else None} for row in self.rows]
+        """The rows as dicts for JSON. An infinite change is None, and so is an end of an interval."""
+        names = ("change", "low", "high")
+        return [
+            asdict(row) | {name: value if np.isfinite(value := getattr(row, name)) else None for name in names}
+            for row in self.rows
+        ]
 
     def __str__(self) -> str:
         head = f"{'protocol':<14} {'metric':<12} {'baseline':>9} {'this':>9} {'change':>9}  {'p (Holm)':>9}"
@@ -54,7 +59,8 @@ class Comparison:
             + (" *" if r.significant else "")
             for r in self.rows
         ]
-        return "\n".join([head, *lines, "* p < 0.05, two-sided paired t-test over users, Holm-corrected"])
+        told = f"* p < 0.05, two-sided paired t-test over users, Holm-corrected over these {len(self.rows)} rows"
+        return "\n".join([head, *lines, told])
 
 
 def compare(mine: PerUser, theirs: PerUser) -> Comparison:
@@ -79,23 +85,30 @@ def _row(protocol: str, metric: str, values: NDArray[np.float64], baseline: NDAr
 
 
 def _half_width(difference: NDArray[np.float64]) -> float:
-    """Half the width of the 95 % confidence interval of the mean difference."""
+    """Half the width of the 95 % confidence interval of the mean difference. Equal differences do not tell it."""
     from scipy import stats  # slow to import
 
-    if len(difference) < 2:
+    if len(difference) < 2 or np.ptp(difference) <= EQUAL * np.abs(difference).max() > 0:
         return np.inf
     return float(stats.sem(difference) * stats.t.ppf(0.975, len(difference) - 1))
 
 
 def paired_p(difference: NDArray[np.float64]) -> float:
-    """The p-value of a two-sided paired t-test. It is 1 if all differences are zero or there are fewer than two."""
+    """The p-value of a two-sided paired t-test, but at least 2^(1 - n) for n differences that are not zero.
+
+    That is the least p of an exact test that turns the sign of each difference at random. It matters for few users: the
+    t-test takes equal differences for certain, since they do not vary. Two users are no evidence however equal they are
+    (p = 0.5). p is 1 if all differences are zero.
+    """
     from scipy import stats  # slow to import
 
-    if len(difference) < 2 or not difference.any():
+    n = np.count_nonzero(difference)
+    if n < 2:
         return 1.0
-    if difference.std() == 0:
-        return 0.0
-    return float(stats.ttest_1samp(difference, 0.0).pvalue)
+    least: float = 2.0 ** (1 - n)
+    if np.ptp(difference) <= EQUAL * np.abs(difference).max():
+        return least
+    return max(float(stats.ttest_1samp(difference, 0.0).pvalue), least)
 
 
 def holm(p: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -70,6 +70,7 @@ class MF(Epochs, Model):
     }
     paper_ranges: ClassVar[Ranges] = {"mu": Among(0.01, 0.1, 0.2, 0.4), "l2": Among(0.0, 1e-4, 1e-3, 1e-2, 1e-1)}
     paper: ClassVar[dict[str, Any]] = {
+        "dim": 128,
         "solver": "adam",
         "negatives": "shared",
         "l2": 0.0,

@@ -1,9 +1,11 @@
-"""The blend of expectation and uncertainty that items are ranked by: lam * a + (1 - lam) * b.
+"""The blend of expectation and uncertainty that items are ranked by: (lam * a + (1 - lam) * b) / popularity^d.
 
 "linear"  a = r / c_r and b = s / c_s, where a spread c is the root of the mean within-user variance over unobserved
           pairs. The levels of users do not rank, so they do not count. It is linear in the log-variance s: no part can
           rule the other, and nothing overflows. If r and s are inner products, so is the blend.
 "sigma"   a = r and b = sigma = sqrt(exp(s) / K), the paper's.
+
+d is the discount of popularity, and 0 in the paper.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ def blend(one: Tensor, other: Tensor, lam: float) -> Tensor:
     if lam == 1:
         return one.clone()  # an infinite uncertainty times 0 would be NaN
     return lam * one + (1 - lam) * other
+
+
+def discounts(popularity: Tensor, power: float) -> Tensor:
+    """1 / popularity^power. An item without an interaction counts as having one."""
+    return popularity.clamp_min(1) ** -power
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from aleator.recipe import RECIPES
 from aleator.studies.reproduce import reproduce
 
 parser = argparse.ArgumentParser(prog="python -m aleator.studies", description=__doc__)
 parser.add_argument("study", nargs="+", help="names of studies")
 parser.add_argument("--dataset", action="append", default=[], help="a dataset; repeatable")
 parser.add_argument("--method", action="append", default=[], help="only this method; repeatable")
-parser.add_argument("--recipe", choices=("ours", "paper"), help="by default both where the paper has figures")
+parser.add_argument("--recipe", choices=tuple(RECIPES), help="by default all where the paper has figures")
 parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
 parser.add_argument("--first-seed", type=int, default=0, help="the first seed")
 parser.add_argument("--out", type=Path, default=Path("results"), help="folder of records")

@@ -44,6 +44,7 @@ class Variant:
     joint: bool = False
 
 
+FLOORS = ("Random", "Popularity")  # every table of methods has them: what is not above them has learned nothing
 BACKBONES = {
     "MF": Backbone("mf"),
     "LGCN": Backbone("lightgcn"),
@@ -148,21 +149,17 @@ def tunable(name: str) -> bool:
 def tuned(dataset: str, model: str, recipe: Recipe) -> dict[str, Any]:
     """The options found for a model on a dataset; none where it was not tuned.
 
-    The file `NAME.RECIPE.toml` comes before `NAME.toml`. Its tables are those of `aleator fit --config`, and a table
-    `mlp` has the options of the other estimator.
+    They stand in `NAME.toml`. Recipe paper takes the released program's options instead: only those in `NAME.paper.toml`
+    differ from dataset to dataset. The tables of a file are those of `aleator fit --config`.
     """
-    paths = [CONFIGS / dataset / f"{model}.{recipe.name}.toml", CONFIGS / dataset / f"{model}.toml"]
-    return next((tomllib.loads(path.read_text()) for path in paths if path.exists()), {})
+    path = CONFIGS / dataset / f"{model}{'.paper' if recipe.paper_options else ''}.toml"
+    return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
 def options_of(method: Method, dataset: str, recipe: Recipe) -> dict[str, Any]:
     """The tuned options that a method uses: those of its model, and under AUR those of its estimator and of AUR."""
     found = {} if method.base.model is None else tuned(dataset, method.base.model, recipe)
-    estimators = {"factor": found.pop("estimator", {}), "mlp": found.pop("mlp", {})}
-    if method.variant is None:
-        return {name: value for name, value in found.items() if name == "model"}
-    own = estimators[method.variant.estimator]
-    return found | ({"estimator": own} if own else {})
+    return {name: value for name, value in found.items() if name == "model" or method.uncertain}
 
 
 def settings_of(method: Method, dataset: str, recipe: Recipe, *, quick: bool) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def recipe(rows: Sequence[Record]) -> Recipe:
 
 def about(rows: Sequence[Record]) -> str:
     """The dataset and the recipe of records that share both: the first words of a caption."""
-    return f"{rows[0]['dataset']}, recipe {rows[0]['recipe']}"
+    return f"{rows[0]['dataset']}, recipe {recipe(rows).title}"
 
 
 def machine(device: str = "auto") -> Machine:

@@ -36,6 +36,7 @@ class Study:
     applies: Callable[[Workbench], bool] = lambda bench: bench.world is None
     plain: bool = False  # whether methods have default options, and not those found for the dataset
     seeds: bool = True  # whether more than the first seed is measured
+    released: bool = False  # whether the paper's released program makes it, so that recipe paper measures it unasked
     order: Sequence[str] = ()  # of the methods in tables; others follow in the order of their first measurement
 
     def file(self, out: Path, dataset: str) -> Path:

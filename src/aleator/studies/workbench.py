@@ -184,4 +184,5 @@ def chosen(system: Recommender) -> Chosen:
     if not isinstance(system, AUR):
         return {} if system.log is None else {"epochs": system.log.best_epoch}
     logs = {"model_epochs": system.model.log, "epochs": system.estimator.log, "joint_epochs": system.log}
-    return {"lam": system.lam_used} | {name: log.best_epoch for name, log in logs.items() if log is not None}
+    knobs = {"lam": system.lam_used, "discount": system.discount_used, "prior": system.prior_used}
+    return knobs | {name: log.best_epoch for name, log in logs.items() if log is not None}

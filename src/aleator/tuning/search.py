@@ -112,7 +112,7 @@ def tune(
         select: With uncertainty, what to maximise at the chosen lam of each trial: "overall" is Recall@20 (the default),
             "balanced" is tail-absolute Recall@50. The best options hold it, so that a fit with them chooses lam by the
             same rule. A bare model is tuned for Recall@20.
-        recipe: "ours", or "paper" to search the grids of the paper.
+        recipe: "ours" or "test", or "paper" to search the grids of the paper.
         settings: Options that are fixed, as in a config file, such as `{"alpha": 2, "model": {"dim": 64}}`.
         trials: Number of trials.
         timeout: No trial begins after so many seconds.
@@ -218,7 +218,7 @@ class Search:
     def _measure_blend(self, made: AUR) -> dict[str, Any]:
         """`measure`, for an AUR."""
         part = self.part
-        if made.conventions.on_test:  # recipe "paper" chooses on the test part: give it the validation part as that
+        if made.conventions.on_test:  # it chooses on the test part: give it the validation part as that
             part = replace(part, valid=part.test, test=part.valid)
         made.fit(part, cache=self.cache if self.same_model else None)
         assert made.choice is not None

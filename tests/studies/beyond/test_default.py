@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import aleator as al
-from aleator.aur.choice import choose
+from aleator.aur.choice import DISCOUNTS, choose
 from aleator.studies import records
 from aleator.studies.beyond import default
-from aleator.studies.beyond.control import POWERS, ByPopularity, by_popularity
-from aleator.studies.methods import DEFAULT, Method
+from aleator.studies.beyond.control import ByPopularity, by_popularity
+from aleator.studies.methods import DEFAULT, FLOORS, Method
 from aleator.studies.report.cells import DOWN, UP
 from aleator.studies.study import run
 from aleator.studies.workbench import Workbench
@@ -43,11 +43,11 @@ def test_the_power_is_chosen_on_validation_by_the_rule_of_lam_and_the_model_is_r
     judged.fit_pairs(split.train, judged.hold_out(split.train, split.valid))
     tail = torch.from_numpy(al.Tail.mass(0.5).mask(split.everything.popularity))
     held_out = judged.hold_out(split.train, split.valid, tail=tail)
-    scorings = [ByPopularity(judged, a) for a in POWERS]
+    scorings = [ByPopularity(judged, a) for a in DISCOUNTS]
     measured = held_out.measure(lambda users: [each.score_block(users) for each in scorings])
-    assert POWERS[-1] == 0
-    assert control.choice == choose(measured, POWERS, select)
-    assert control.a == control.choice.lam
+    assert DISCOUNTS[-1] == 0
+    assert control.choice == choose(measured, [(a, [1.0]) for a in DISCOUNTS], select)
+    assert control.a == control.choice.discount
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +63,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_cell_has_the_bare_model_the_control_and_aur_without_tuned_options(found: Path) -> None:
     rows = default.STUDY.rows(found, "ml-100k")
-    assert [row["method"] for row in rows] == ["MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
-    for row in rows:
+    assert [row["method"] for row in rows] == [*FLOORS, "MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
+    for row in rows[len(FLOORS) :]:
         assert row["tuned"] == {}, "ml-100k has a file of options, which is not used"
-        assert 0 <= row["control"]["a"] <= 0.5
+        assert row["control"]["a"] in DISCOUNTS
         assert row["model"] in ("MF", "FISM")
         for test in row["against"]["tests"]:
             protocol, metric = test["protocol"], test["metric"]
             assert test["mean"] == row["metrics"][protocol][metric]
             assert test["baseline"] == row["bare"][protocol][metric]
-            if row["chosen"]["lam"] == 1:
+            if (row["chosen"]["lam"], row["chosen"]["discount"], row["chosen"]["prior"]) == (1, 0, 0):
                 assert test["p"] == 1
     assert rows[-1]["settings"] == {"select": "overall"}
 
@@ -97,7 +97,7 @@ def cell(method: str, lam: float, values: dict[str, tuple[float, float]], seed: 
         tests.append({"protocol": protocol, "metric": metric, "mean": 0.1 + difference, "baseline": 0.1, "p": p})
     control = {"a": 0.2, "metrics": bare}
     made = {"metrics": metrics, "bare": bare, "control": control, "against": {"method": "", "tests": tests}}
-    return record(method=method, chosen={"lam": lam}, seed=seed, **made, **more)
+    return record(method=method, chosen={"lam": lam, "discount": 0.0, "prior": 0.0}, seed=seed, **made, **more)
 
 
 def test_what_fails_comes_first_and_cells_at_lam_1_stand_apart() -> None:
@@ -117,8 +117,8 @@ def test_what_fails_comes_first_and_cells_at_lam_1_stand_apart() -> None:
     )
     assert [line[1] for line in bare.rows] == ["VAE-AUR"]
     assert [line[1] for line in whole.rows] == [DEFAULT]
-    assert str(blended.rows[0][6]) == f"0.1100 (+10.0%) {UP}"
-    assert str(fails.rows[0][9]) == f"0.0900 (-10.0%) {DOWN}"
+    assert str(blended.rows[0][7]) == f"0.1100 (+10.0%) {UP}"
+    assert str(fails.rows[0][10]) == f"0.0900 (-10.0%) {DOWN}"
     nothing = default.tables(rows[:1])[0]
     assert (nothing.rows, "There are none." in nothing.caption) == ([], True)
 
@@ -140,4 +140,5 @@ def test_the_correction_is_over_all_cells_of_all_datasets_for_each_seed() -> Non
 def test_all_datasets_together(found: Path) -> None:
     tables = default.together(found)
     assert {line[0] for table in tables for line in table.rows} == {"ml-100k"}
+    assert [line[1] for line in tables[-1].rows] == [*FLOORS]
     assert "ml-100k" in tables[0].caption

@@ -140,7 +140,7 @@ def test_the_tables_show_both_references_and_what_was_measured_so_far() -> None:
     assert isinstance(blended, Table)
     assert isinstance(alone, Table)
     assert [line[1] for line in blended.rows] == ["(a) AUR, a constant on all pairs: no model", "Random"]
-    assert blended.rows[0][2:6] == ["0.40", None, f"0.1200 {UP}", f"-20.0% {DOWN}"]
+    assert blended.rows[0][2:7] == ["0.40", None, None, f"0.1200 {UP}", f"-20.0% {DOWN}"]
     assert blended.rows[1][5] is None
     assert len(alone.rows) == 1
     assert alone.rows[0][2:4] == ["0.1200", f"-20.0% {DOWN}"]

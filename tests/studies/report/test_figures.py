@@ -20,6 +20,7 @@ from aleator.studies.report import figures
 CURVE = [
     Point(
         lam=lam,
+        discount=0.0,
         recall=0.07 - 0.05 * (1 - lam) ** 3 + 0.01 * lam * (1 - lam),
         ndcg=0.06 - 0.04 * (1 - lam) ** 2,
         tail=0.07 - 0.05 * lam,
@@ -160,7 +161,7 @@ def test_importance_is_in_percent_with_the_largest_on_top() -> None:
         (figures.tail_share, ({}, None)),
         (figures.tail_share, ({"MF": {20: 0.0}}, 0.0)),
         (figures.lam_curve, ([], 1.0)),
-        (figures.lam_curve, ([Point(1.0, 0.0, 0.0, 0.0, 0.0, near=True, gains=False)], 1.0)),
+        (figures.lam_curve, ([Point(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, near=True, gains=False)], 1.0)),
         (figures.importance, ({}, "recall@20", 0)),
         (figures.training, ([], 0)),
         (figures.training, ([{"epoch": 1, "loss": 0.5}], 1)),

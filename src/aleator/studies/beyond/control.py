@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleator.aur.choice import Choice, Select, choose
+from aleator.aur.choice import DISCOUNTS, Choice, Select, choose, grid
 from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
@@ -26,6 +26,7 @@ from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
+from aleator.ranking.blend import discounts
 from aleator.ranking.top import best
 from aleator.recipe import RecipeName
 from aleator.studies.methods import OF_STUDY, Method
@@ -36,7 +37,6 @@ from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
-POWERS = tuple(round(0.05 * step, 2) for step in range(10, -1, -1))  # the bare model comes last
 DIVIDED = f"{OF_STUDY}divided_by"  # the setting of a cell whose scores are divided, by one of the two below
 POPULARITY, LENGTH = "popularity^a", "length"
 
@@ -91,8 +91,7 @@ class ByPopularity(Divided):
     choice: Choice | None = None  # the held-out figures of each a, where it was chosen
 
     def divisor(self) -> Tensor:
-        popularity = torch.from_numpy(self.fitted.popularity).to(self.torch_device, torch.float32)
-        return popularity.clamp_min_(1) ** self.a
+        return torch.reciprocal(discounts(self.histories.popularity, self.a))
 
 
 @dataclass(frozen=True)
@@ -117,11 +116,11 @@ def by_popularity(
     judged, final = copy.copy(model), copy.copy(model)
     judged.fit_cached(cache, fitted, judged.hold_out(fitted, held))
     held_out = judged.hold_out(fitted, held, tail=tail, times=4)
-    controls = [ByPopularity(judged, a) for a in POWERS]
+    controls = [ByPopularity(judged, a) for a in DISCOUNTS]
     with torch.no_grad():
         measured = held_out.measure(lambda users: (control.score_block(users) for control in controls))
-    choice = choose(measured, POWERS, select)
-    return ByPopularity(final.fit(split, cache=cache), choice.lam, choice)
+    choice = choose(measured, grid([], DISCOUNTS), select)
+    return ByPopularity(final.fit(split, cache=cache), choice.discount, choice)
 
 
 def divided(bench: Workbench, method: Method) -> Divided:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aleator.studies import records
-from aleator.studies.methods import Method, under_aur
+from aleator.studies.methods import FLOORS, Method, under_aur
 from aleator.studies.paper.main import SHOWN, conventions, sentences
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.cells import Cell
-from aleator.studies.report.tables import Block, Table, figure_of, signs, words
+from aleator.studies.report.tables import Block, Table, figure_of, seeds_of, signs, words
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy
 
@@ -20,25 +20,29 @@ PLAIN = {EXCLUDE: False, RESIDUALS: "in-sample"}
 
 def cells(bench: Workbench) -> list[Method]:
     choices = [{EXCLUDE: on, RESIDUALS: residuals} for on in (False, True) for residuals in ("in-sample", "loo")]
-    return [Method(under_aur(bare), choice) for bare in BACKBONES for choice in choices]
+    return [*map(Method, FLOORS), *(Method(under_aur(bare), choice) for bare in BACKBONES for choice in choices)]
 
 
 def measure(bench: Workbench, method: Method) -> Measured:
-    return accuracy(bench, method, Method(method.name, PLAIN))
+    return accuracy(bench, method, Method(method.name, PLAIN) if method.uncertain else None)
 
 
 def show(rows: Sequence[Record]) -> list[Block]:
     found: dict[tuple[str, bool, str], list[Record]] = {}
     for row in rows:
-        settings = row["settings"]
-        found.setdefault((row["method"], settings[EXCLUDE], settings[RESIDUALS]), []).append(row)
+        if settings := row.get("settings"):
+            found.setdefault((row["method"], settings[EXCLUDE], settings[RESIDUALS]), []).append(row)
     lines: list[list[Cell]] = [
+        [method, None, None, *(figure_of(runs, *shown) for shown in SHOWN)]
+        for method, runs in seeds_of([row for row in rows if not row.get("settings")]).items()
+    ]
+    lines += [
         [method, "left out" if excluded else "counts", residuals, *(figure_of(runs, *shown) for shown in SHOWN)]
         for (method, excluded, residuals), runs in sorted(found.items())
     ]
     heads = ["method", "an observed item in its own history", "residuals of observed pairs"]
     caption = sentences(
-        f"{records.about(rows)}: the first row of each method has neither correction. All its other options are ours, "
+        f"{records.about(rows)}: the first row of each AUR has neither correction. All its other options are ours, "
         "not the paper's. Compare the other rows of the method with it.",
         conventions(rows),
         signs("that row"),
@@ -55,4 +59,5 @@ STUDY = Study(
     cells=cells,
     measure=measure,
     show=show,
+    order=FLOORS,
 )

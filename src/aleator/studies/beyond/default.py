@@ -19,10 +19,19 @@ from aleator.evaluation.report import Report
 from aleator.evaluation.significance import holm, paired_p
 from aleator.models.base import Model
 from aleator.studies.beyond.control import by_popularity
-from aleator.studies.methods import DEFAULT, Method, under_aur
+from aleator.studies.methods import DEFAULT, FLOORS, Method, under_aur
 from aleator.studies.records import Against, Figures, Measured, PairedTest, Record
 from aleator.studies.report.cells import DOWN, UP, Cell, Shown, number
-from aleator.studies.report.tables import Block, Table, tests_of
+from aleator.studies.report.tables import (
+    Block,
+    Table,
+    figure_of,
+    interval,
+    over_seeds,
+    rule,
+    seeds_of,
+    tests_of,
+)
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy
 
@@ -38,7 +47,7 @@ GUARDED = ("Recall@20", "NDCG@20")  # what AUR must not lose
 
 def cells(bench: Workbench) -> list[Method]:
     models = ("MF", "FISM") if bench.quick else MODELS
-    return [*(Method(under_aur(name)) for name in models), Method(DEFAULT), OVERALL]
+    return [*map(Method, FLOORS), *(Method(under_aur(name)) for name in models), Method(DEFAULT), OVERALL]
 
 
 def on_split(bench: Workbench) -> Workbench:
@@ -50,12 +59,14 @@ def on_split(bench: Workbench) -> Workbench:
 
 def measure(bench: Workbench, method: Method) -> Measured:
     own = on_split(bench)
+    if not method.uncertain:
+        return accuracy(own, method)
     aur = own.fit(method)
     assert isinstance(aur, AUR)
     bench.seconds[method.key] = own.seconds[method.key]
     row = accuracy(own, method, system=aur)
     if method.backbone == DEFAULT:
-        bare, model = _report(own, aur.at(1.0)), aur.model
+        bare, model = _report(own, aur.model), aur.model
     else:
         bare, made = own.report(method.bare), own.make(method.bare)
         assert isinstance(made, Model)
@@ -109,9 +120,9 @@ class Found:
     rows: Sequence[Record]
     signs: dict[str, list[str]]  # by metric, one for each seed: UP, DOWN or nothing
 
-    @property
-    def lams(self) -> list[float]:
-        return [row["chosen"]["lam"] for row in self.rows]
+    def chosen(self, knob: str) -> list[float]:
+        """lam or the discount of popularity that validation chose, in each seed."""
+        return [row["chosen"][knob] for row in self.rows]
 
     @property
     def fails(self) -> bool:
@@ -120,13 +131,18 @@ class Found:
 
     @property
     def bare_everywhere(self) -> bool:
-        return all(lam == 1 for lam in self.lams)
+        """Whether no seed has a blend or a discount: the scores are those of the bare model, up to the prior."""
+        return all(lam == 1 for lam in self.chosen("lam")) and not any(self.chosen("discount"))
 
     def mean(self, shown: str, of: Callable[[Record], Figures]) -> float:
         """The mean over seeds of a metric. NaN where it is not known."""
+        return float(np.mean(self.values(shown, of)))
+
+    def values(self, shown: str, of: Callable[[Record], Figures]) -> list[float]:
+        """A metric in each seed. NaN where it is not known."""
         protocol, metric = SHOWN[shown]
-        values = [of(row)[protocol][metric] for row in self.rows]
-        return float(np.mean([np.nan if value is None else value for value in values]))
+        found = (of(row)[protocol][metric] for row in self.rows)
+        return [np.nan if value is None else value for value in found]
 
 
 def by_cell(rows: Sequence[Record]) -> list[Found]:
@@ -164,19 +180,35 @@ def _aur(row: Record) -> Figures:
 
 def line(cell: Found) -> list[Cell]:
     """One row of a table."""
-    a = float(np.mean([row["control"]["a"] for row in cell.rows]))
-    made: list[Cell] = [cell.dataset, cell.name, number(float(np.mean(cell.lams)), ".2f"), number(a, ".2f")]
+    a = [row["control"]["a"] for row in cell.rows]
+    knobs = (number(float(np.mean(values)), ".2f") for values in (cell.chosen("lam"), cell.chosen("discount"), a))
+    made: list[Cell] = [cell.dataset, cell.name, *knobs]
     for shown in SHOWN:
-        bare, control, aur = (cell.mean(shown, of) for of in (_bare, _control, _aur))
+        bare, control, aur = (cell.values(shown, of) for of in (_bare, _control, _aur))
         agreed = set(cell.signs[shown])
         sign = agreed.pop() if len(agreed) == 1 else DOWN if DOWN in agreed else ""
-        made += [_figure(bare), _figure(control)]
-        made.append(None if np.isnan(aur) else Shown(f"{aur:.4f}", aur, note=_change(aur, bare), sign=sign))
+        change = _change(float(np.mean(aur)), float(np.mean(bare)))
+        made += [_figure(bare), _figure(control), _figure(aur, change, sign)]
     return [*made, number(float(np.mean([row["seconds"] for row in cell.rows])), ".0f"), number(len(cell.rows))]
 
 
-def _figure(value: float) -> Cell:
-    return None if np.isnan(value) else Shown(f"{value:.4f}", value)
+def _figure(values: Sequence[float], change: str = "", sign: str = "") -> Cell:
+    """The mean over seeds, with half the width of its interval where there are several."""
+    if np.isnan(values).any():
+        return None
+    mean, half = interval(values)
+    seeds = "" if np.isnan(half) else f"±{half:.4f}"
+    return Shown(f"{mean:.4f}", mean, note=" ".join(filter(None, (seeds, change))), sign=sign)
+
+
+def floors(rows: Sequence[Record]) -> list[Table]:
+    """Random scores and popularity on each dataset, where they are measured."""
+    lines: list[list[Cell]] = []
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        for method, runs in seeds_of([row for row in rows if row["dataset"] == dataset]).items():
+            lines.append([dataset, method, *(figure_of(runs, *shown) for shown in SHOWN.values()), number(len(runs))])
+    caption = "Random scores, and popularity. A model that is not above them has learned nothing."
+    return [Table(["dataset", "method", *SHOWN, "seeds"], lines, caption)] if lines else []
 
 
 def _change(value: float, reference: float) -> str:
@@ -184,7 +216,9 @@ def _change(value: float, reference: float) -> str:
 
 
 def tables(rows: Sequence[Record]) -> list[Table]:
-    """What fails, what gains, what stays at lam = 1, and the default AUR."""
+    """What fails, what gains, what stays at lam = 1, the default AUR, and what needs no model."""
+    low = [row for row in rows if row["method"] in FLOORS]
+    rows = [row for row in rows if row["method"] not in FLOORS]
     found = by_cell(rows)
     default = [cell for cell in found if cell.rows[0]["method"] == DEFAULT]
     models = [cell for cell in found if cell not in default]
@@ -194,7 +228,8 @@ def tables(rows: Sequence[Record]) -> list[Table]:
     about = (
         "Default options, chosen on validation. In brackets: the change against the bare model. a is the power of the "
         f"control. {UP} and {DOWN} mark p < 0.05 in a two-sided paired t-test over users, with Holm's correction over "
-        f"all cells of {_listed(rows)}, for each metric and seed. {UP} holds in every seed, and {DOWN} in at least one."
+        f"all cells of {_listed(rows)}, for each metric and seed. {UP} holds in every seed, and {DOWN} in at least one. "
+        f"{rule(rows)} {over_seeds(rows)}".strip()
     )
     groups = [
         (
@@ -203,13 +238,16 @@ def tables(rows: Sequence[Record]) -> list[Table]:
         ),
         (
             blended,
-            f"Cells with lam < 1. The tail is above that of the bare model in {higher} of {len(blended)}. The control is "
-            f"at least as good in all three metrics in {len(beaten)}.",
+            f"Cells with lam < 1 or a discount. The tail is above that of the bare model in {higher} of {len(blended)}. "
+            f"The control is at least as good in all three metrics in {len(beaten)}.",
         ),
-        ([cell for cell in models if cell.bare_everywhere], "Cells with lam = 1 in every seed: AUR is the bare model."),
+        (
+            [cell for cell in models if cell.bare_everywhere],
+            "Cells with lam = 1 and no discount in every seed: AUR is the bare model, but for the prior.",
+        ),
         (default, "The default AUR, which compares models. Its bare model is the one that it keeps."),
     ]
-    heads = ["dataset", "method", "lam", "a"]
+    heads = ["dataset", "method", "lam", "discount", "a"]
     heads += [f"{shown}, {of}" for shown in SHOWN for of in ("bare", "control", "AUR")] + ["seconds", "seeds"]
     made = []
     for number_, (own, told) in enumerate(groups):
@@ -217,7 +255,7 @@ def tables(rows: Sequence[Record]) -> list[Table]:
             lines = [line(cell) for cell in own]
             nothing = "" if own else " There are none."
             made.append(Table(heads, lines, f"{told}{nothing}{f' {about}' if number_ == 0 else ''}"))
-    return made
+    return [*made, *floors(low)]
 
 
 def _listed(rows: Sequence[Record]) -> str:
@@ -239,6 +277,7 @@ STUDY = Study(
     show=show,
     plain=True,
     applies=lambda bench: not bench.recipe.on_test,
+    order=FLOORS,
 )
 
 

@@ -11,15 +11,15 @@ import numpy as np
 from aleator.data.interactions import Interactions
 from aleator.data.splits import By, Split
 from aleator.studies import records
-from aleator.studies.methods import Method
+from aleator.studies.methods import FLOORS, Method
 from aleator.studies.paper.main import SHOWN, TESTS, sentences, untuned
 from aleator.studies.records import Measured, PairedTest, Record
 from aleator.studies.report.cells import Cell, number
-from aleator.studies.report.tables import Block, Table, figure_of, seeds_of, words
+from aleator.studies.report.tables import Block, Table, figure_of, over_seeds, rule, seeds_of, words
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, against_bare
 
-METHODS = ("MF", "MF-AUR", "EASE", "EASE-AUR")
+METHODS = (*FLOORS, "MF", "MF-AUR", "EASE", "EASE-AUR")
 WAYS: tuple[By, ...] = ("random", "user_time", "global_time")
 DRIFT = "popularity_correlation"
 
@@ -79,6 +79,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
         "See whether AUR gains more on the splits by time.",
         "The second column is the correlation of an item's popularity in train and test. A low one means much drift.",
         "The tail holds half of the training pairs of each split. Users without a tail test item are skipped.",
+        rule(rows),
+        over_seeds(rows),
         TESTS,
         untuned(rows),
     )
@@ -94,5 +96,6 @@ STUDY = Study(
     cells=cells,
     measure=measure,
     show=show,
+    order=METHODS,
     applies=lambda bench: bench.world is None and bench.split.train.time is not None and not bench.recipe.on_test,
 )

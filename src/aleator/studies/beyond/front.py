@@ -9,7 +9,7 @@ from aleator.aur import AUR
 from aleator.evaluation.protocols import evaluate
 from aleator.studies import records
 from aleator.studies.beyond.strong import GOALS, RIVALS_ON
-from aleator.studies.methods import Method, under_aur
+from aleator.studies.methods import FLOORS, Method, under_aur
 from aleator.studies.paper.main import conventions, sentences, untuned
 from aleator.studies.records import Measured, Record, Step
 from aleator.studies.report.cells import Cell, number
@@ -31,6 +31,7 @@ BARE = (
     "ItemKNN",
     "GraphFilter",
     "UE",
+    *FLOORS,
 )
 UNCERTAIN = tuple(map(under_aur, ("MF", "LGCN", "VAE", "EASE", "GraphFilter", "UE")))
 ALPHAS = (2.0, 3.0, 5.0)  # beside the tuned one

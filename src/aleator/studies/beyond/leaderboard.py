@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aleator.studies import records
-from aleator.studies.methods import DEFAULT, Method
+from aleator.studies.methods import DEFAULT, FLOORS, Method
 from aleator.studies.paper.main import METRICS, sentences
 from aleator.studies.records import Record
 from aleator.studies.report.cells import Cell, Shown
@@ -22,7 +22,6 @@ from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy
 
 MODELS = ("MF", "EASE", "LGCN", "VAE", "FISM", "GraphFilter", "ItemKNN", DEFAULT)
-FLOORS = ("Popularity", "Random")
 OVERALL = Method(DEFAULT, {"select": "overall"})
 CHOSEN_ON = {"BARS": "test", "elsewhere": "as printed"}  # what the leaderboard's rows were chosen on, by who ran them
 

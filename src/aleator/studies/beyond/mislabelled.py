@@ -54,7 +54,8 @@ def known(bench: Workbench) -> tuple[Workbench, Truth]:
     """A workbench with positive training pairs only, and unobserved pairs whose truth is known."""
     if bench.world is not None:
         return bench, bench.world.unobserved(PAIRS, bench.seed)
-    test = bench.split.test
+    test = bench.split.judged
+    assert test is not None
     assert test.rating is not None
     truth = test.user.astype(np.int64), test.item.astype(np.int64), test.rating >= LIKED
     return bench.on("liked", lambda: liked(bench.split)), truth
@@ -71,7 +72,7 @@ def liked(split: Split) -> Split:
 
 def random_test(bench: Workbench) -> bool:
     """Whether the test pairs were assigned at random, and rated."""
-    return bench.dataset in RANDOM_TEST and bench.split.test.rating is not None
+    return bench.dataset in RANDOM_TEST and bench.split.judged is not None
 
 
 def measure(bench: Workbench, method: Method) -> Measured:

@@ -17,7 +17,7 @@ from aleator.models.base import Model
 from aleator.studies import records
 from aleator.studies.beyond.control import DIVIDED, LENGTH, POPULARITY, SecondModel, accuracy_divided, divided
 from aleator.studies.beyond.default import SHOWN
-from aleator.studies.methods import OF_STUDY, Method, key_of, under_aur
+from aleator.studies.methods import FLOORS, OF_STUDY, Method, key_of, under_aur
 from aleator.studies.paper.main import conventions, sentences
 from aleator.studies.records import Against, Figures, Measured, Record
 from aleator.studies.report.cells import Cell, Shown, number
@@ -27,7 +27,7 @@ from aleator.studies.workbench import Workbench, accuracy, tests_against
 from aleator.uncertainty.factor import RANDOM_INIT
 
 MODELS = ("MF", "FISM")
-FLOORS = ("Random", "Popularity")
+UNDIVIDED = {"discount": 0.0, "prior": 0.0}  # popularity has no part in the scores but through r and s
 SECOND = f"{OF_STUDY}in_place_of_s"  # the setting of a cell with a second model in place of the estimator
 ALONE = "alone "  # begins the name of a protocol where items are ranked by s alone
 # A step this short moves no number: the estimator stays at its start.
@@ -36,13 +36,14 @@ RANDOM_START = {"estimator.init": RANDOM_INIT}
 
 
 def _expectations(observed: str, unobserved: str) -> dict[str, Any]:
-    return {"residuals": observed, "unobserved": unobserved}
+    return {"residuals": observed, "unobserved": unobserved, **UNDIVIDED}
 
 
 NOTHING = _expectations("constant", "constant")
 OBSERVED = _expectations("in-sample", "constant")
 WITH_ESTIMATOR: dict[str, dict[str, Any]] = {
     "AUR, all decided on validation": {},
+    "AUR, all decided but no discount and no prior": UNDIVIDED,
     "AUR, r of the model on all pairs (the paper's)": _expectations("in-sample", "model"),
     "(a) AUR, a constant on all pairs: no model": NOTHING,
     "(b) AUR, a constant on unobserved pairs": OBSERVED,
@@ -136,8 +137,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
     measured = {key: runs for key, runs in found.items() if runs}
     alone = {key: runs for key, runs in measured.items() if f"{ALONE}overall" in runs[0]["metrics"]}
     about = sentences(
-        "A letter names what is taken away or replaced. lam and a are chosen on validation by the rule balanced, and are "
-        f"shown as means over seeds. {signs('the bare model')} The columns against / popularity^a have the change "
+        "A letter names what is taken away or replaced. lam, the discount and a are chosen on validation by the rule "
+        f"balanced, and are shown as means over seeds. {signs('the bare model')} The columns against / popularity^a have the change "
         "against the row of f with that name, with the same signs.",
         conventions(rows),
     )
@@ -156,11 +157,11 @@ def _table(found: Mapping[str, Sequence[Record]], start: str, caption: str) -> T
     """One row for each cell. `start` begins the names of the protocols."""
     lines: list[list[Cell]] = []
     for key, runs in found.items():
-        line: list[Cell] = [*LABELS[key], *([] if start else [_mean(runs, "lam"), _mean(runs, "a")])]
+        line: list[Cell] = [*LABELS[key], *([] if start else [_mean(runs, name) for name in ("lam", "discount", "a")])]
         for protocol, metric in SHOWN.values():
             line += [figure_of(runs, f"{start}{protocol}", metric), _change(runs, f"{start}{protocol}", metric)]
         lines.append([*line, count(len(runs))])
-    heads = ["model", "ranking", *([] if start else ["lam", "a"])]
+    heads = ["model", "ranking", *([] if start else ["lam", "discount", "a"])]
     return Table([*heads, *(h for name in SHOWN for h in (name, "against / popularity^a")), "seeds"], lines, caption)
 
 

@@ -18,11 +18,11 @@ from aleator.studies import records
 from aleator.studies.methods import DEFAULT, Method, under_aur
 from aleator.studies.records import Figures, Measured, Record
 from aleator.studies.report.cells import Cell
-from aleator.studies.report.tables import Block, Table, count, figure_of, seeds_of
+from aleator.studies.report.tables import Block, Table, count, figure_of, over_seeds, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
-METHODS = (DEFAULT, under_aur("MF"), "FISM", "EASE", "ItemKNN", "Popularity")
+METHODS = (DEFAULT, under_aur("MF"), "FISM", "EASE", "ItemKNN", "Popularity", "Random")
 GIVEN = (1, 2, 5, 10)  # items of a history
 K = 20
 SHARE, MOST = 0.1, 2000  # users that are held out: this share of those with enough items, and at most so many
@@ -95,7 +95,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
         caption = (
             f"{records.about(rows)}: {metric} of {rows[0]['users']} users who are held out of training whole, on the "
             "rest of their items, by the number of items that are given. All methods have default options. See which "
-            "method is best for short histories."
+            f"method is best for short histories. {rule(rows)} {over_seeds(rows)}".strip()
         )
         heads = ["method", *(f"{n} given" for n in GIVEN), "seeds"]
         tables.append(Table(heads, lines, caption))

@@ -13,7 +13,7 @@ from aleator.data.splits import By
 from aleator.studies import records
 from aleator.studies.beyond.control import DIVIDED, POPULARITY, accuracy_divided
 from aleator.studies.beyond.drift import DRIFT, drift, resplit
-from aleator.studies.methods import DEFAULT, OF_STUDY, Method, under_aur
+from aleator.studies.methods import DEFAULT, FLOORS, OF_STUDY, Method, under_aur
 from aleator.studies.paper.main import SHOWN, sentences
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.cells import Cell, number
@@ -28,7 +28,7 @@ CONTROL = Method("MF", {DIVIDED: POPULARITY})
 METHODS = (
     BARE,
     CONTROL,
-    *map(Method, (under_aur("MF"), "IPS", "MACR", "PopBias", "FISM", DEFAULT, "Popularity", "Random")),
+    *map(Method, (under_aur("MF"), "IPS", "MACR", "PopBias", "FISM", DEFAULT, *FLOORS)),
 )
 
 

@@ -14,11 +14,11 @@ from aleator.ranking.top import blocks
 from aleator.recommender import Recommender
 from aleator.studies import records
 from aleator.studies.methods import Method
-from aleator.studies.paper.main import cells
+from aleator.studies.paper.main import METHODS, cells
 from aleator.studies.published import figure
 from aleator.studies.records import Figures, Measured, Record
 from aleator.studies.report.cells import Cell, number
-from aleator.studies.report.tables import Block, Picture, Table, count, figure_of, mean_of, seeds_of
+from aleator.studies.report.tables import Block, Picture, Table, count, figure_of, mean_of, over_seeds, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
@@ -92,7 +92,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
     ]
     lines.append(["the histories themselves", *(number(share, ".4f") for share in histories), None])
     heads = [f"{title} ({first[group]['users']})" for group, title in groups.items()]
-    table = Table(["method", *heads, "seeds"], lines, f"{caption}In brackets: the number of users.{told}")
+    more = " ".join(filter(None, ("In brackets: the number of users.", rule(rows), over_seeds(rows))))
+    table = Table(["method", *heads, "seeds"], lines, f"{caption}{more}{told}")
     return [picture, table]
 
 
@@ -103,4 +104,5 @@ STUDY = Study(
     cells=cells,
     measure=measure,
     show=show,
+    order=METHODS,
 )

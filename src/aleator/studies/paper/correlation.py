@@ -18,7 +18,7 @@ from aleator.studies.paper.main import BACKBONES
 from aleator.studies.published import figure, published
 from aleator.studies.records import Measured, Record, Scatter
 from aleator.studies.report.cells import Cell
-from aleator.studies.report.tables import Block, Picture, Table, change, count, figure_of, mean_of, seeds_of
+from aleator.studies.report.tables import Block, Picture, Table, change, count, figure_of, mean_of, over_seeds, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
@@ -117,7 +117,7 @@ def table(rows: Sequence[Record]) -> Table:
         f"{records.about(rows)}: Pearson's correlation of the squared expectation and the squared uncertainty over the "
         f"unseen items of each of {rows[0]['metrics']['overall']['users']} users. The paper says that both rise "
         "together, so that ranking by the uncertainty keeps the accuracy. See how far the mean is above 0, and for how "
-        "many users the correlation is positive."
+        f"many users the correlation is positive. {over_seeds(rows)}".strip()
     )
     return Table(heads, lines, caption)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aleator.studies.methods import Method
+from aleator.studies.methods import FLOORS, Method
 from aleator.studies.paper.main import PROTOCOLS, comparison
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.tables import Block, signs
@@ -12,7 +12,7 @@ from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy
 
 AUR = "MF-AUR"
-METHODS = ("MF", "IPS", "MACR", "PopBias", "ExpoMF", "PMF", AUR)
+METHODS = (*FLOORS, "MF", "IPS", "MACR", "PopBias", "ExpoMF", "PMF", AUR)
 
 
 def cells(bench: Workbench) -> list[Method]:
@@ -36,4 +36,5 @@ STUDY = Study(
     cells=cells,
     measure=measure,
     show=show,
+    order=METHODS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aleator.studies import records
-from aleator.studies.methods import Method
+from aleator.studies.methods import FLOORS, Method
 from aleator.studies.records import Record
 from aleator.studies.report.curves import curves, table
 from aleator.studies.report.tables import Block, Picture
@@ -22,7 +22,9 @@ SOLVER = {"MF": ADAM, "MF-AUR": ADAM}
 def cells(bench: Workbench) -> list[Method]:
     """MF is trained by Adam, as in the paper: early stopping fits the penalty to the size, and ALS would not."""
     sizes = (8, 16) if bench.quick else SIZES
-    return [Method(name, {OPTION: size, **SOLVER.get(name, {})}) for size in sizes for name in METHODS]
+    solver = {} if bench.recipe.paper_options else SOLVER
+    grown = [Method(name, {OPTION: size, **solver.get(name, {})}) for size in sizes for name in METHODS]
+    return [*map(Method, FLOORS), *grown]
 
 
 def show(rows: Sequence[Record]) -> list[Block]:
@@ -43,5 +45,5 @@ STUDY = Study(
     cells=cells,
     measure=against_bare,
     show=show,
-    order=METHODS,
+    order=(*FLOORS, *METHODS),
 )

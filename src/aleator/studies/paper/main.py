@@ -7,17 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from aleator.studies import records
-from aleator.studies.methods import Method, tunable, under_aur
+from aleator.studies.methods import FLOORS, Method, tunable, under_aur
 from aleator.studies.published import figure, published
 from aleator.studies.records import PairedTest, Record
 from aleator.studies.report.cells import Cell, Shown
 from aleator.studies.report.tables import (
+    FAMILY,
     Block,
     Table,
     change,
     count,
     figure_of,
+    interval,
     mean_of,
+    over_seeds,
+    rule,
     seeds_of,
     signs,
     tests_of,
@@ -27,6 +31,7 @@ from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, against_bare
 
 BACKBONES = ("MF", "LGCN", "VAE")
+METHODS = (*FLOORS, *(name for bare in BACKBONES for name in (bare, under_aur(bare))))
 METRICS = ("recall@20", "recall@50", "ndcg@20", "ndcg@50")
 PROTOCOLS = {
     "overall": "all test items, ranked among all items",
@@ -38,7 +43,7 @@ TESTS = signs("the bare model")
 
 
 def cells(bench: Workbench) -> list[Method]:
-    return [Method(name) for bare in BACKBONES for name in (bare, under_aur(bare))]
+    return [Method(name) for name in METHODS]
 
 
 def comparison(
@@ -59,9 +64,7 @@ def comparison(
         lines.append([*line, count(len(runs))])
     caption = [f"{records.about(rows)}: {words(protocol)} ({PROTOCOLS[protocol]}).", look, conventions(rows), note]
     if known and not records.recipe(rows).paper_tail:
-        caption.append(
-            "The published figures follow recipe paper, with other choices, another tail and another policy."
-        )
+        caption.append("The published figures were chosen on the test part, with another tail and another policy.")
     return Table(["method", *heads, "seeds"], lines, sentences(*caption, untuned(rows)))
 
 
@@ -82,12 +85,13 @@ def untuned(rows: Sequence[Record]) -> str:
 
 
 def conventions(rows: Sequence[Record]) -> str:
-    """What the tail is, and what happens to users without it."""
+    """How lam was chosen, what the tail is, what happens to users without it, and what ± means."""
     empty = "skipped" if rows[0]["empty"] == "skip" else "counted as 0"
     chosen = ""
     if records.recipe(rows).on_test:
         chosen = "Epochs and lam were chosen on the test part, on the same users, so p-values are optimistic."
-    return sentences(chosen, f"Tail: {rows[0]['tail']}.", f"Users without a tail test item are {empty}.")
+    tail = f"Tail: {rows[0]['tail']}.", f"Users without a tail test item are {empty}."
+    return sentences(rule(rows), chosen, *tail, over_seeds(rows))
 
 
 def improvement(rows: Sequence[Record], protocol: str, models: Sequence[str] = BACKBONES) -> tuple[float, float] | None:
@@ -123,7 +127,7 @@ def improvements(rows: Sequence[Record]) -> list[Block]:
     if printed:
         caption += " The paper's text has the first for Yelp2018 and Amazon-Book, and the second for Adressa."
     heads = ["protocol", "mean of the changes", "change of the sums", "as printed in the paper's text"]
-    return [Table(heads, lines, caption)]
+    return [Table(heads, lines, sentences(caption, rule(rows)))]
 
 
 def _per_cent(value: float) -> Cell:
@@ -142,9 +146,11 @@ def paired(rows: Sequence[Record]) -> list[Block]:
         return []
     caption = (
         f"{records.about(rows)}: the change by AUR against the bare model, as the mean over seeds. In brackets: the "
-        "highest p-value of the seeds (two-sided paired t-test over users, Holm-corrected over all metrics of a report)."
+        f"highest p-value of the seeds (two-sided paired t-test over users, Holm-corrected over {FAMILY})."
     )
-    return [Table(["method", "metric", *map(words, PROTOCOLS)], lines, caption)]
+    if over_seeds(rows):
+        caption += " ± is half the width of the 95 % interval of the mean change over seeds (Student's t)."
+    return [Table(["method", "metric", *map(words, PROTOCOLS)], lines, sentences(caption, rule(rows)))]
 
 
 def gain(tests: Sequence[PairedTest]) -> Cell:
@@ -155,8 +161,9 @@ def gain(tests: Sequence[PairedTest]) -> Cell:
     if not ps or len(changes) < len(pairs):
         return None
     p = f"{max(ps):.2g}" if max(ps) else "< 1e-300"
-    mean = float(np.mean(changes))
-    return Shown(f"{mean:+.1%}", mean, note=f"(p {p})")
+    mean, half = interval(changes)
+    seeds = "" if np.isnan(half) else f"±{half:.1%} "
+    return Shown(f"{mean:+.1%}", mean, note=f"{seeds}(p {p})")
 
 
 def show(rows: Sequence[Record]) -> list[Block]:
@@ -172,4 +179,6 @@ STUDY = Study(
     cells=cells,
     measure=against_bare,
     show=show,
+    order=METHODS,
+    released=True,
 )

@@ -10,7 +10,8 @@ A parabola in each s is at least its lowest point. So for alpha = 1, floor 0 and
     L  >=  KL + c,   c = 1 + 2 ln K - sum p ln D2 - ln n - (n - 1) beta^2 / (4 gamma) - (1 - beta)^2 / (4 gamma).
 
 The printed proof has ln R <= (max s) (ln n) instead. It therefore has (ln n - beta)^2 / (4 gamma) in place of the last
-term and of ln n.
+term and of ln n. One of its lines subtracts ln R once for each item. That looks like a misprint, since the next line has
+it once.
 """
 
 from __future__ import annotations
@@ -173,9 +174,9 @@ def table(row: Record) -> Table:
         "of c, and of the gap between the loss and KL + c. The last three columns are shares of the users. "
         "What holds: loss >= KL + c with c = 1 + 2 ln K - sum p ln D2 - ln n - (n - 1) beta^2 / (4 gamma) - "
         f"(1 - beta)^2 / (4 gamma), here with n = {row['items']} items, beta = {beta:g}, gamma = {gamma:g}. "
-        "What does not hold as printed: the proof subtracts ln R once for each item instead of once for each user. It "
-        "also has s ln n for ln(n e^s), which is s + ln n. So the step ln R <= (max s) (ln n) fails where max s "
-        f"is small or negative. {_printed(row)} "
+        "What does not hold as printed: the proof subtracts ln R once for each item instead of once for each user, which "
+        "looks like a misprint, since its next line has ln R once. It also has s ln n for ln(n e^s), which is s + ln n. "
+        f"So the step ln R <= (max s) (ln n) fails where max s is small or negative. {_printed(row)} "
         "How loose the bound is: at the lowest loss that any s can reach, the theorem allows a KL of "
         f"{low['loss'] - low['constant']:.0f}. Equal log-variances carry no information and have a KL of "
         f"{flat['kl']:.2f}. So by the theorem alone, a low loss forces nothing. The KL at the lowest loss is only "

@@ -12,15 +12,15 @@ import numpy as np
 
 from aleator.aur import AUR
 from aleator.studies import records
-from aleator.studies.methods import VARIANTS, Method, under_aur
+from aleator.studies.methods import FLOORS, VARIANTS, Method, under_aur
 from aleator.studies.paper.main import BACKBONES, comparison
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.cells import Cell, number
-from aleator.studies.report.tables import Block, Table, count, figure_of, seeds_of
+from aleator.studies.report.tables import Block, Table, count, figure_of, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy
 
-METHODS = (*(under_aur(bare, variant) for bare in BACKBONES for variant in VARIANTS), "UE")
+METHODS = (*FLOORS, *(under_aur(bare, variant) for bare in BACKBONES for variant in VARIANTS), "UE")
 LR, LRS = "joint.lr", (1e-4, 3e-4, 1e-3)  # learning rates of joint training
 
 
@@ -79,7 +79,7 @@ def rates(rows: Sequence[Record]) -> list[Block]:
     part = "the test part" if records.recipe(rows).on_test else "validation"
     caption = (
         f"{records.about(rows)}: the learning rates of joint training. The tables above have the one with the highest "
-        f"Recall@20 + NDCG@20 on {part} (the third and fourth column), in each seed."
+        f"Recall@20 + NDCG@20 on {part} (the third and fourth column), in each seed. {rule(rows)}"
     )
     heads = [
         "method",

@@ -16,11 +16,22 @@ from aleator.recommender import Recommender
 from aleator.studies import records
 from aleator.studies.methods import Method
 from aleator.studies.paper.calibration import batches
-from aleator.studies.paper.main import cells, sentences, untuned
+from aleator.studies.paper.main import METHODS, cells, sentences, untuned
 from aleator.studies.published import figure, published
 from aleator.studies.records import Measured, PairedTest, Record
 from aleator.studies.report.cells import Cell, number
-from aleator.studies.report.tables import Block, Table, change, count, figure_of, mean_of, seeds_of, signs
+from aleator.studies.report.tables import (
+    Block,
+    Table,
+    change,
+    count,
+    figure_of,
+    mean_of,
+    over_seeds,
+    rule,
+    seeds_of,
+    signs,
+)
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
@@ -89,6 +100,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
         "a test item. Shorter is better.",
         "A list has no item of the user's history. It can have items that were never trained on.",
         "Among items of equal score, test items come first.",
+        rule(rows),
+        over_seeds(rows),
         signs("the bare model", corrected=False),
         untuned(rows),
     )
@@ -102,4 +115,5 @@ STUDY = Study(
     cells=cells,
     measure=measure,
     show=show,
+    order=METHODS,
 )

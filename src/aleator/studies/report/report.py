@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aleator.errors import require
+from aleator.studies import records
 from aleator.studies.records import Record
 from aleator.studies.report.page import Page
 from aleator.studies.report.tables import Block, Table
@@ -16,11 +17,12 @@ from aleator.studies.study import Study
 
 TITLE = "Aleatoric uncertainty-aware recommendation: the paper, measured again"
 LEGEND = (
-    "Recipe ours chooses epochs and lam on a validation part, then refits on all training pairs. Recipe paper follows "
-    "the released program, which chooses them on the test part. Its figures are optimistic. It is here only for "
-    "comparison with published numbers. Overall ranks all items and counts all test items. Tail absolute counts only "
-    "the test items in the tail. Tail relative ranks tail items only. Published figures are shown only where the paper "
-    "used the same split."
+    "Recipe ours chooses epochs and lam on a validation part, then refits on all training pairs. Recipe test has the "
+    "same options, chosen on the test part. Recipe paper has the options of the released program, which chooses on the "
+    "test part. The figures of both are optimistic. They are here only for comparison with published numbers. Overall "
+    "ranks all items and counts all test items. Tail absolute counts only the test items in the tail. Tail relative "
+    "ranks tail items only. Published figures are shown only where the paper used the same split. "
+    "Random and Popularity are what every method must be above."
 )
 
 
@@ -47,8 +49,8 @@ def write(results: Path, out: Path) -> Path:
             page.section(study.title, study.question)
             lines += [f"## {study.title}", "", study.question, ""]
             shown = study
-        page.heading(f"{dataset}, recipe {recipe}")
-        lines += [f"### {dataset}, recipe {recipe}", ""]
+        page.heading(records.about(rows))
+        lines += [f"### {records.about(rows)}", ""]
         for number, block in enumerate(study.show(rows)):
             name = "-".join(filter(None, (study.name, study.part, dataset, recipe, str(number))))
             _set(page, lines, block, out, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
+from aleator.recipe import recipe_of
 from aleator.studies.methods import key_of
 from aleator.studies.records import PairedTest, Record
 from aleator.studies.report.cells import DASH, DOWN, UP, Cell, Shown, number
@@ -17,6 +18,7 @@ from aleator.studies.report.cells import DASH, DOWN, UP, Cell, Shown, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FAMILY = "all metrics and protocols of the method in that seed"  # of Holm's correction
 __all__ = ["DASH", "DOWN", "UP", "Block", "Cell", "Picture", "Shown", "Table", "number"]
 
 
@@ -114,9 +116,28 @@ def significant(row: Record, protocol: str, metric: str) -> str:
 
 def signs(against: str, *, corrected: bool = True) -> str:
     """A sentence that says what the signs of `figure_of` mean, for a caption."""
-    holm = ", Holm-corrected" if corrected else ""
+    holm = f", Holm-corrected over {FAMILY}" if corrected else ", without a correction: it is one test for each method"
     told = f"{UP} and {DOWN} mark figures above and below {against} with p < 0.05 in every seed"
     return f"{told} (two-sided paired t-test over users{holm})."
+
+
+def over_seeds(rows: Sequence[Record]) -> str:
+    """A sentence that says what ± is, for the caption of a table that has it."""
+    several = any(len(runs) > 1 for runs in seeds_of(rows).values())
+    return "± is half the width of the 95 % interval of the mean over seeds (Student's t)." if several else ""
+
+
+def rule(rows: Sequence[Record]) -> str:
+    """A sentence that says how lam was chosen, for a caption. Nothing where no record has a lam that was chosen."""
+    by: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if "select" in row["config"] and row["config"].get("lam") == "auto":
+            by.setdefault(row["config"]["select"], {})[key_of(row["method"], row.get("settings", {}))] = None
+    part = "the test part" if recipe_of(rows[0]["recipe"]).on_test else "validation"
+    if len(by) == 1:
+        return f"lam chosen by select={next(iter(by))} on {part}."
+    told = [f"select={select} ({', '.join(methods)})" for select, methods in by.items()]
+    return f"lam chosen on {part} by {' and '.join(told)}." if told else ""
 
 
 def change(ours: float, theirs: float | None) -> Cell:

@@ -1,0 +1,50 @@
+"""The prior: how much popularity counts for a user, the less of it the more is known.
+
+A user with n history items gets weight / sqrt(n) times the share of all users who took an item, on the scale of the
+expectation. A user without a history is ranked by popularity alone, so the prior is what lies between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from aleator.aur.choice import highest, merits, standard_error
+from aleator.batches import Histories, Users
+from aleator.evaluation.held_out import HeldOut
+
+PRIORS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.0)  # weights to choose from
+GIVEN = (1, 2, 5, 10)  # sizes that histories are cut to
+
+
+def scarcity(users: Users) -> Tensor:
+    """[B, 1] 1 / sqrt(n). It is 1 for a user without a history."""
+    return torch.rsqrt(users.size[:, None].clamp_min(1))
+
+
+def share_of_users(histories: Histories) -> Tensor:
+    """[n_items] the share of all users who took each item."""
+    return torch.div(histories.popularity, histories.n_users)
+
+
+def choose_prior(score: Callable[[Users], Tensor], unit: float, held_out: HeldOut, seed: int) -> float:
+    """The weight of the prior that suits users with short histories best, on held-out pairs. `unit` is 1 / c_r.
+
+    Users with held-out pairs are taken for newcomers, with histories that are cut to a few random items. A weight must
+    gain on no prior there by a standard error. With whole histories it must lose less than that. The merit is that of
+    `choose_lam`, relative to no prior.
+    """
+    share = unit * share_of_users(held_out.fitted)
+
+    def scorings(users: Users) -> Iterator[Tensor]:
+        scores = score(users)
+        yield from (scores + weight * scarcity(users) * share for weight in PRIORS)
+
+    with torch.no_grad():
+        short, whole = (merits(held.measure(scorings)) for held in (held_out.cut(GIVEN, seed), held_out))
+    gain, loss = short - short[-1], whole[-1] - whole
+    allowed = (gain.mean(1) >= standard_error(gain)) & (loss.mean(1) <= standard_error(loss))
+    allowed[-1] = True
+    return PRIORS[highest(short.mean(1).masked_fill(~allowed, -torch.inf))]
