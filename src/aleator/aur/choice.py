@@ -12,7 +12,7 @@ from torch import Tensor
 from aleator.evaluation.held_out import HeldOut, Lams, Measured, Parts
 
 Select = Literal["balanced", "overall"]
-LAMS = tuple(round(0.1 * step, 1) for step in range(11))  # a few lams: for early stopping, a race and discounts
+LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # a few lams: for early stopping, a race and discounts
 DISCOUNTS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.0)  # of popularity, to choose from
 
 

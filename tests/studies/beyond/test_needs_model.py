@@ -112,7 +112,7 @@ def test_a_cell_is_tested_against_the_bare_model_and_against_divided_scores(benc
 
 
 def test_the_power_of_a_control_is_told(bench: Workbench) -> None:
-    assert 0 <= accuracy_divided(bench, Method("MF", {DIVIDED: POPULARITY}))["chosen"]["a"] <= 0.5
+    assert 0 <= accuracy_divided(bench, Method("MF", {DIVIDED: POPULARITY}))["chosen"]["a"] <= 0.6
 
 
 def test_the_tables_show_both_references_and_what_was_measured_so_far() -> None:
@@ -141,7 +141,7 @@ def test_the_tables_show_both_references_and_what_was_measured_so_far() -> None:
     assert isinstance(alone, Table)
     assert [line[1] for line in blended.rows] == ["(a) AUR, a constant on all pairs: no model", "Random"]
     assert blended.rows[0][2:7] == ["0.40", None, None, f"0.1200 {UP}", f"-20.0% {DOWN}"]
-    assert blended.rows[1][5] is None
+    assert blended.rows[1][6] is None
     assert len(alone.rows) == 1
     assert alone.rows[0][2:4] == ["0.1200", f"-20.0% {DOWN}"]
     assert np.isclose(alone.rows[0][2].value, 0.12)  # type: ignore[union-attr]

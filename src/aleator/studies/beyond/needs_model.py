@@ -138,8 +138,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
     alone = {key: runs for key, runs in measured.items() if f"{ALONE}overall" in runs[0]["metrics"]}
     about = sentences(
         "A letter names what is taken away or replaced. lam, the discount and a are chosen on validation by the rule "
-        f"balanced, and are shown as means over seeds. {signs('the bare model')} The columns against / popularity^a have the change "
-        "against the row of f with that name, with the same signs.",
+        f"balanced, and are shown as means over seeds. {signs('the bare model')} The columns against / popularity^a have "
+        "the change against the row of f with that name, with the same signs.",
         conventions(rows),
     )
     blocks: list[Block] = [_table(measured, "", f"{records.about(rows)}: items ranked by the blend. {about}")]
