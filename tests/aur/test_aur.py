@@ -332,7 +332,9 @@ class TestFit:
 
     def test_more_alpha_lifts_the_tail(self, split: al.Split, small_aur: Make) -> None:
         def tail_share(alpha: float) -> float:
-            aur = small_aur(alpha=alpha, lam=0.0, unobserved="model", estimator__max_epochs=30).fit(split)
+            own = {"max_epochs": 30, "check_every": 30}  # as many epochs for each alpha
+            options = {f"estimator__{name}": value for name, value in own.items()}
+            aur = small_aur(alpha=alpha, lam=0.0, unobserved="model", **options).fit(split)
             return float(aur.recommend(list(range(80)), k=10)["tail"].mean())
 
         assert tail_share(8.0) > tail_share(1.0)

@@ -68,7 +68,7 @@ def test_where_popularity_misleads_there_is_no_prior(held_out: HeldOut) -> None:
 def test_a_weight_that_loses_on_whole_histories_is_not_taken(
     held_out: HeldOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Short histories gain the most from the highest weight, but whole ones lose by all above 0.5."""
+    """Short histories gain the most from the highest weight, but whole ones lose more by all above 0.5."""
     means = {
         "short": torch.tensor([0.6, 0.5, 0.4, 0.35, 0.3, 0.2]),
         "whole": torch.tensor([0.1, 0.2, 0.3, 0.5, 0.5, 0.5]),

@@ -198,10 +198,10 @@ class TestDecide:
         assert results[0].model == "MF"
 
     def test_what_is_reported_are_the_figures_of_its_blend(self) -> None:
-        _, results = race([Planted(0.0, "a"), Planted(0.1, "bb")])
+        _, results = race([Planted(-0.05, "a"), Planted(0.1, "bb")])
         best = flat(0.1, noise=0.001, seed=2)
         assert results[0].recall == pytest.approx(float(best.recall.mean()), abs=1e-9)
-        assert results[0].lam == 0.9  # the highest of those that are as good
+        assert results[0].lam == 0.8  # the highest of those that are as good
         assert results[1].lam == 1.0
         assert str(results[1]).startswith("MF, a: 0.")
 
