@@ -35,9 +35,9 @@ def held_out() -> HeldOut:
     return HeldOut(made[0], Interactions.of(user[held], item[held], items=ids, users=made[0].users), CPU)
 
 
-def test_the_scarcity_of_a_history_falls_with_its_root() -> None:
+def test_the_scarcity_of_a_history_falls_with_its_size() -> None:
     users = Histories.of_lists([[0], [0, 1, 2, 3], []], 5, CPU).batch(torch.arange(3))
-    assert scarcity(users).flatten().tolist() == [1.0, 0.5, 1.0]
+    assert scarcity(users).flatten().tolist() == [1.0, 0.25, 1.0]
     assert share_of_users(Histories.of_lists([[0], [0, 3]], 5, CPU)).tolist() == [1.0, 0.0, 0.0, 0.5, 0.0]
 
 
@@ -68,7 +68,7 @@ def test_where_popularity_misleads_there_is_no_prior(held_out: HeldOut) -> None:
 def test_a_weight_that_loses_on_whole_histories_is_not_taken(
     held_out: HeldOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Short histories gain the most from the highest weight, but whole ones lose more by all above 0.5."""
+    """Short histories gain the most from the highest weight, but whole ones lose more by all above 1."""
     means = {
         "short": torch.tensor([0.6, 0.5, 0.4, 0.35, 0.3, 0.2]),
         "whole": torch.tensor([0.1, 0.2, 0.3, 0.5, 0.5, 0.5]),
@@ -88,7 +88,7 @@ def test_a_weight_that_loses_on_whole_histories_is_not_taken(
             return means[self.kind][:, None] + 0.001 * torch.rand(len(PRIORS), 50, generator=draw)
 
     monkeypatch.setattr(prior, "merits", lambda measured: measured)
-    assert choose_prior(lambda users: torch.zeros(0), 1.0, cast(HeldOut, Told()), seed=0) == 0.5
+    assert choose_prior(lambda users: torch.zeros(0), 1.0, cast(HeldOut, Told()), seed=0) == 1.0
 
 
 def test_aur_chooses_it_and_keeps_it(split: al.Split, tmp_path: object) -> None:

@@ -60,7 +60,7 @@ class AUR(Recommender):
     uncertainty: both parts follow popularity more than the items that people take next do. "auto" chooses lam and the
     discount together on the validation part, by `select` (`choose_lam`).
 
-    Popularity counts for a user of whom little is known: `prior` / sqrt(n) times the share of all users who took the
+    Popularity counts for a user of whom little is known: `prior` / n times the share of all users who took the
     item is added to r, for a user with n history items. "auto" chooses it on the validation part too, with histories that
     are cut (`choose_prior`). If you give lam, the discount and the prior are 0 unless you give them too.
 

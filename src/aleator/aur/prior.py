@@ -1,7 +1,8 @@
 """The prior: how much popularity counts for a user, the less of it the more is known.
 
-A user with n history items gets weight / sqrt(n) times the share of all users who took an item, on the scale of the
-expectation. A user without a history is ranked by popularity alone, so the prior is what lies between.
+A user with n history items gets weight / n times the share of all users who took an item, on the scale of the
+expectation: as if the history held some items of everybody, beside the n of its own. A user without a history is ranked
+by popularity alone, so the prior is what lies between.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from aleator.aur.choice import highest, merits, standard_error
 from aleator.batches import Histories, Users
 from aleator.evaluation.held_out import HeldOut
 
-PRIORS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.0)  # weights to choose from
+PRIORS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.0)  # weights to choose from
 GIVEN = (1, 2, 5, 10)  # sizes that histories are cut to
+_EQUAL = 0.002  # a merit lower by this share is about the same
 
 
 def scarcity(users: Users) -> Tensor:
-    """[B, 1] 1 / sqrt(n). It is 1 for a user without a history."""
-    return torch.rsqrt(users.size[:, None].clamp_min(1))
+    """[B, 1] 1 / n. It is 1 for a user without a history."""
+    return torch.reciprocal(users.size[:, None].clamp_min(1))
 
 
 def share_of_users(histories: Histories) -> Tensor:
@@ -34,7 +36,8 @@ def choose_prior(score: Callable[[Users], Tensor], unit: float, held_out: HeldOu
 
     Users with held-out pairs are taken twice: with their whole histories, and for newcomers whose histories are cut to a
     few random items. The weight has the highest mean of both merits. A merit is that of `choose_lam`, relative to no
-    prior. For newcomers a weight must gain by a standard error.
+    prior. For newcomers a weight must gain by a standard error. For whole histories it must not lose by more than one,
+    or by more than a rounding of 0.2 %.
     """
     share = unit * share_of_users(held_out.fitted)
 
@@ -44,6 +47,7 @@ def choose_prior(score: Callable[[Users], Tensor], unit: float, held_out: HeldOu
 
     with torch.no_grad():
         short, whole = (merits(held.measure(scorings)) for held in (held_out.cut(GIVEN, seed), held_out))
-    gain = short - short[-1]
+    gain, loss = short - short[-1], whole[-1] - whole
     allowed = gain.mean(1) >= standard_error(gain)  # no prior is allowed too
+    allowed &= loss.mean(1) <= standard_error(loss).clamp_min(_EQUAL)
     return PRIORS[highest((short + whole).mean(1).masked_fill(~allowed, -torch.inf))]
