@@ -215,7 +215,11 @@ def versions() -> dict[str, str]:
 def command() -> str:
     """The command line of this process, as a person would type it."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
-    start = f"python -m {module.name}" if module is not None and module.name else Path(sys.argv[0]).name
+    start = (
+        f"python -m {module.name.removesuffix('.__main__')}"
+        if module is not None and module.name
+        else Path(sys.argv[0]).name
+    )
     return " ".join([start, *map(shlex.quote, sys.argv[1:])])
 
 
