@@ -113,6 +113,15 @@ class TestBlend:
         )
         assert (aur.discount_used, aur.prior_used) == (0.0, 0.0)
 
+    def test_a_second_fit_starts_from_the_knobs_that_were_given(self, small_aur: Make, split: al.Split) -> None:
+        aur = small_aur(discount=0.3).fit(split)
+        first = aur.lam_used, aur.discount_used, aur.choice
+        aur.set_lam(0.5)
+        aur.discount_used, aur.prior_used = 0.0, 7.0
+        aur.fit(split)
+        assert (aur.lam_used, aur.discount_used, aur.choice) == first
+        assert aur.prior_used == 0
+
     @pytest.mark.parametrize(("options", "told"), [({"discount": 1.5}, "discount"), ({"prior": -1.0}, "prior")])
     def test_a_discount_or_prior_out_of_range_is_refused(self, options: dict[str, Any], told: str) -> None:
         with pytest.raises(al.AleatorError, match=told):

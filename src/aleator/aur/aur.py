@@ -158,9 +158,7 @@ class AUR(Recommender):
         else:
             self.model = self.model.with_defaults(**shared)
         self.estimator = self._untrained = self.estimator.with_defaults(**shared, **paper)
-        self.lam_used = 1.0 if self.lam == "auto" else self.lam
-        self.discount_used = 0.0 if self.discount == "auto" else self.discount
-        self.prior_used = 0.0 if self.prior == "auto" else self.prior
+        self._reset_knobs()
 
     @property
     def entrants(self) -> Sequence[Model]:
@@ -235,18 +233,11 @@ class AUR(Recommender):
         few = self.hold_out(fitted, held, tail=self.tail_items)
         many = self.hold_out(fitted, held, tail=self.tail_items, times=4)
         self.data, self.log, self.label_scale = fitted, None, None
+        self._reset_knobs()
         won = self._compete(fitted, few, cache)
         if self.joint is not None:
             self.log = self._learn_jointly(won, Stop(lambda: self._progress_of_both(won, few)))
-        if self._chooses_discount:
-            self.discount_used = choose_discount(few, won.parts, self.select)
-        self.choice = choose_lam(many, won.parts, recipe.lams, self.discount_used, self.select)
-        if self.lam == "auto":
-            self.lam_used, self.discount_used = self.choice.lam, self.choice.discount
-        self.spreads = won.spreads
-        if self.prior == self.lam == "auto" and self.spreads is not None and not self.model.frozen:
-            self.prior_used = 0.0
-            self.prior_used = choose_prior(self.score_block, self.spreads.shares[0], few, self.seed)
+        self._choose_knobs(won, few, many)
         if not recipe.paper_options:
             self.label_scale = fit_label_scale(won.raw, self.histories, many.held, self.seed)
         if recipe.refits and self.refit:
@@ -275,9 +266,26 @@ class AUR(Recommender):
         self.model, self.estimator, self.setting = won.model, won.estimator, won.setting
         return won
 
+    def _reset_knobs(self) -> None:
+        """The knobs as they were given."""
+        self.lam_used = 1.0 if self.lam == "auto" else self.lam
+        self.discount_used = 0.0 if self.discount == "auto" else self.discount
+        self.prior_used = 0.0 if self.prior == "auto" else self.prior
+
     @property
     def _chooses_discount(self) -> bool:
         return self.discount == self.lam == "auto"
+
+    def _choose_knobs(self, won: Blended, few: HeldOut, many: HeldOut) -> None:
+        """Choose the discount, lam and the prior on held-out pairs of few or of many users, as far as they are open."""
+        if self._chooses_discount:
+            self.discount_used = choose_discount(few, won.parts, self.select)
+        self.choice = choose_lam(many, won.parts, self.conventions.lams, self.discount_used, self.select)
+        if self.lam == "auto":
+            self.lam_used, self.discount_used = self.choice.lam, self.choice.discount
+        self.spreads = won.spreads
+        if self.prior == self.lam == "auto" and self.spreads is not None and not self.model.frozen:
+            self.prior_used = choose_prior(self.score_block, self.spreads.shares[0], few, self.seed)
 
     def _entries(self, model: Model, held_out: HeldOut) -> list[Blended]:
         """The blends of a fitted model with the settings that options leave open, the simplest first."""
