@@ -113,7 +113,7 @@ def test_the_long_commands_of_a_page_exist(page: str) -> None:
 
 
 def test_the_tables_are_those_of_the_results(update: Any) -> None:
-    assert f"<!-- results -->\n{update.main_table()}\n<!-- /results -->" in README
+    assert f"<!-- results -->\n{update.default_table()}\n<!-- /results -->" in README
     for place, text in update.places(draw=False).items():
         page = PAGES[f"docs/results/{place}.md"]
         assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"

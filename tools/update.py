@@ -27,11 +27,12 @@ import growth  # noqa: E402
 import time_to_quality  # noqa: E402
 from common import _short  # noqa: E402
 
+from aleator.studies.beyond import default  # noqa: E402
+from aleator.studies.methods import DEFAULT, under_aur  # noqa: E402
 from aleator.studies.paper.main import SHOWN  # noqa: E402
-from aleator.studies.paper.main import STUDY as MAIN  # noqa: E402
 from aleator.studies.records import about  # noqa: E402
 from aleator.studies.report import report as reporting  # noqa: E402
-from aleator.studies.report.tables import DASH, Cell, Table, figure_of, seeds_of  # noqa: E402
+from aleator.studies.report.tables import Cell, Table  # noqa: E402
 
 JOINT = ("ml-100k", "adressa")
 PERFORMANCE = ROOT / "docs" / "performance.md"
@@ -59,13 +60,16 @@ def rows(file: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (ROOT / "results" / file).read_text().splitlines()]
 
 
-def main_table(dataset: str = "yelp2018") -> str:
-    """The three models bare and under AUR, recipe ours."""
-    lines = ["| | R@20 | R@50 | tail absolute R@50 | tail relative R@50 |", "|---|---|---|---|---|"]
-    found = MAIN.rows(ROOT / "results", dataset)
-    for method, runs in seeds_of([row for row in found if row["recipe"] == "ours"]).items():
-        cells = [str(figure_of(runs, *shown) or DASH) for shown in SHOWN]
-        lines.append(f"| {method} | {' | '.join(cells)} |")
+def default_table(dataset: str = "yelp2018") -> str:
+    """Default options: each model bare, divided by a power of popularity, and under AUR."""
+    found = default.by_cell([row for row in default.STUDY.rows(ROOT / "results", dataset) if "control" in row])
+    kinds = {"bare": default.bare_of, "/ pop^a": default.control_of, "AUR": default.aur_of}
+    heads = [f"{metric} {kind}" for metric in ("R@20", "N@20", "tail R@50") for kind in kinds]
+    lines = [f"| model | {' | '.join(heads)} | seeds |", f"|{'---|' * (len(heads) + 2)}"]
+    names = {under_aur(model): model for model in ("MF", "LGCN", "VAE", "FISM")} | {DEFAULT: "default"}
+    for cell in (cell for cell in found if cell.name in names):
+        figures = [f"{cell.mean(shown, of):.4f}" for shown in default.SHOWN for of in kinds.values()]
+        lines.append(f"| {names[cell.name]} | {' | '.join(figures)} | {len(cell.rows)} |")
     return "\n".join(lines)
 
 
@@ -249,7 +253,7 @@ def demo() -> None:
 
 
 def update() -> None:
-    put(ROOT / "README.md", "results", main_table())
+    put(ROOT / "README.md", "results", default_table())
     for place, text in places().items():
         put(RESULTS / f"{place}.md", place, text)
     put(RESULTS / "variants.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))

@@ -166,15 +166,15 @@ def by_cell(rows: Sequence[Record]) -> list[Found]:
     return [Found(*key, own, signs[key]) for key, own in together.items()]
 
 
-def _bare(row: Record) -> Figures:
+def bare_of(row: Record) -> Figures:
     return row["bare"]
 
 
-def _control(row: Record) -> Figures:
+def control_of(row: Record) -> Figures:
     return row["control"]["metrics"]
 
 
-def _aur(row: Record) -> Figures:
+def aur_of(row: Record) -> Figures:
     return row["metrics"]
 
 
@@ -184,7 +184,7 @@ def line(cell: Found) -> list[Cell]:
     knobs = (number(float(np.mean(values)), ".2f") for values in (cell.chosen("lam"), cell.chosen("discount"), a))
     made: list[Cell] = [cell.dataset, cell.name, *knobs]
     for shown in SHOWN:
-        bare, control, aur = (cell.values(shown, of) for of in (_bare, _control, _aur))
+        bare, control, aur = (cell.values(shown, of) for of in (bare_of, control_of, aur_of))
         agreed = set(cell.signs[shown])
         sign = agreed.pop() if len(agreed) == 1 else DOWN if DOWN in agreed else ""
         change = _change(float(np.mean(aur)), float(np.mean(bare)))
@@ -223,8 +223,8 @@ def tables(rows: Sequence[Record]) -> list[Table]:
     default = [cell for cell in found if cell.rows[0]["method"] == DEFAULT]
     models = [cell for cell in found if cell not in default]
     blended = [cell for cell in models if not cell.bare_everywhere]
-    higher = sum(cell.mean("tail Recall@50", _aur) > cell.mean("tail Recall@50", _bare) for cell in blended)
-    beaten = [cell for cell in blended if all(cell.mean(s, _control) >= cell.mean(s, _aur) for s in SHOWN)]
+    higher = sum(cell.mean("tail Recall@50", aur_of) > cell.mean("tail Recall@50", bare_of) for cell in blended)
+    beaten = [cell for cell in blended if all(cell.mean(s, control_of) >= cell.mean(s, aur_of) for s in SHOWN)]
     about = (
         "Default options, chosen on validation. In brackets: the change against the bare model. a is the power of the "
         f"control. {UP} and {DOWN} mark p < 0.05 in a two-sided paired t-test over users, with Holm's correction over "
@@ -277,7 +277,7 @@ STUDY = Study(
     show=show,
     plain=True,
     applies=lambda bench: not bench.recipe.on_test,
-    order=FLOORS,
+    order=(*FLOORS, *map(under_aur, MODELS), DEFAULT),
 )
 
 
