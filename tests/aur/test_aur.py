@@ -92,7 +92,7 @@ class TestBlend:
         more.prior_used = 2.0
         assert more.spreads is not None
         share = more.fitted.popularity / more.fitted.n_users
-        expected = fitted_aur.at(0.3).score(newcomers) + np.array([[2.0], [0.5]]) * share / more.spreads.r
+        expected = fitted_aur.at(0.3).score(newcomers) + np.array([[1.9], [0.4]]) * share / more.spreads.r
         np.testing.assert_allclose(more.score(newcomers), expected, rtol=1e-4, atol=1e-5)
 
     def test_lists_follow_the_discount_and_the_prior(self, fitted_aur: al.AUR) -> None:

@@ -36,8 +36,9 @@ def held_out() -> HeldOut:
 
 
 def test_the_scarcity_of_a_history_falls_with_its_size() -> None:
-    users = Histories.of_lists([[0], [0, 1, 2, 3], []], 5, CPU).batch(torch.arange(3))
-    assert scarcity(users).flatten().tolist() == [1.0, 0.25, 1.0]
+    lists = [[0], [0, 1, 2, 3], [], list(range(20)), list(range(40))]
+    users = Histories.of_lists(lists, 40, CPU).batch(torch.arange(5))
+    assert scarcity(users).flatten().tolist() == pytest.approx([0.95, 0.2, 0.95, 0.0, 0.0], abs=1e-7)
     assert share_of_users(Histories.of_lists([[0], [0, 3]], 5, CPU)).tolist() == [1.0, 0.0, 0.0, 0.5, 0.0]
 
 

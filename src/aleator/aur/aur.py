@@ -60,9 +60,9 @@ class AUR(Recommender):
     uncertainty: both parts follow popularity more than the items that people take next do. "auto" chooses lam and the
     discount together on the validation part, by `select` (`choose_lam`).
 
-    Popularity counts for a user of whom little is known: `prior` / n times the share of all users who took the
-    item is added to r, for a user with n history items. "auto" chooses it on the validation part too, with histories that
-    are cut (`choose_prior`). If you give lam, the discount and the prior are 0 unless you give them too.
+    Popularity counts for a user of whom little is known: `prior` * (1 / n - 1 / 20) times the share of all users who took
+    the item is added to r, for a user with n < 20 history items. "auto" chooses it on the validation part too, with
+    histories that are cut (`choose_prior`). If you give lam, the discount and the prior are 0 unless you give them too.
 
     Without a `model`, AUR fits each of the `contenders` and keeps the one whose blend is best on the validation part. An
     AUR works on a copy of the model that it is given. Your model stays as it was, and the fitted one is `aur.model`.

@@ -1,8 +1,8 @@
-"""The prior: how much popularity counts for a user, the less of it the more is known.
+"""The prior: how much popularity counts for a user with a short history.
 
-A user with n history items gets weight / n times the share of all users who took an item, on the scale of the
-expectation: as if the history held some items of everybody, beside the n of its own. A user without a history is ranked
-by popularity alone, so the prior is what lies between.
+A user with n history items, fewer than 20, gets weight * (1 / n - 1 / 20) times the share of all users who took an item,
+on the scale of the expectation. A user without a history is ranked by popularity alone, so the prior is what lies
+between. A user with 20 items or more has none.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from aleator.evaluation.held_out import HeldOut
 
 PRIORS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.0)  # weights to choose from
 GIVEN = (1, 2, 5, 10)  # sizes that histories are cut to
+LONG = 20  # a history of this size has no prior
 _EQUAL = 0.002  # a merit lower by this share is about the same
 
 
 def scarcity(users: Users) -> Tensor:
-    """[B, 1] 1 / n. It is 1 for a user without a history."""
-    return torch.reciprocal(users.size[:, None].clamp_min(1))
+    """[B, 1] 1 / n - 1 / 20 for a history of n items, and 0 for one of 20 or more. An empty one counts as one item."""
+    return torch.reciprocal(users.size[:, None].clamp(1, LONG)) - 1 / LONG
 
 
 def share_of_users(histories: Histories) -> Tensor:

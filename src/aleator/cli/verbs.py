@@ -129,7 +129,7 @@ def _explained(aur: AUR) -> list[str]:
         if aur.lam_used != aur.choice.lam:
             lines += [f"lam {aur.lam_used:g} was given, and is used instead"]
         if aur.prior_used:
-            lines += [f"popularity counts for short histories, with the weight {aur.prior_used:g} / their size"]
+            lines += [f"popularity counts for histories of less than 20 items, with the weight {aur.prior_used:g}"]
         lines += [""]
     return lines
 
