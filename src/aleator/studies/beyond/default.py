@@ -72,8 +72,8 @@ def measure(bench: Workbench, method: Method) -> Measured:
         assert isinstance(made, Model)
         model = made
     control = by_popularity(model, own.split, aur.select, own.cache)
-    row["bare"] = _figures(bare)
-    row["control"] = {"a": control.a, "metrics": _figures(_report(own, control))}
+    row["bare"] = shown_figures(bare)
+    row["control"] = {"a": control.a, "metrics": shown_figures(_report(own, control))}
     row["against"] = against(own.report(method), bare, method.bare.name)
     row["setting"], row["model"] = str(aur.setting), type(aur.model).__name__
     return row
@@ -83,7 +83,7 @@ def _report(bench: Workbench, system: Scorer) -> Report:
     return evaluate(system, bench.split, recipe=bench.recipe.name)
 
 
-def _figures(report: Report) -> Figures:
+def shown_figures(report: Report) -> Figures:
     """The metrics that are shown."""
     means = report.to_dict()
     found: Figures = {}

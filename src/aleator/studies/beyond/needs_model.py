@@ -16,10 +16,10 @@ from aleator.evaluation.report import Report
 from aleator.models.base import Model
 from aleator.studies import records
 from aleator.studies.beyond.control import DIVIDED, LENGTH, POPULARITY, SecondModel, accuracy_divided, divided
-from aleator.studies.beyond.default import SHOWN
+from aleator.studies.beyond.default import SHOWN, shown_figures
 from aleator.studies.methods import FLOORS, OF_STUDY, Method, key_of, under_aur
 from aleator.studies.paper.main import conventions, sentences
-from aleator.studies.records import Against, Figures, Measured, Record
+from aleator.studies.records import Against, Measured, Record
 from aleator.studies.report.cells import Cell, Shown, number
 from aleator.studies.report.tables import Block, Table, count, figure_of, significant, signs
 from aleator.studies.study import Study
@@ -82,7 +82,7 @@ def measure(bench: Workbench, method: Method) -> Measured:
         row = accuracy(bench, method, system=system)
         if isinstance(system, AUR):
             reports[ALONE] = evaluate(system.at(0.0), bench.split, recipe=bench.recipe.name)
-            row["metrics"] |= {f"{ALONE}{name}": own for name, own in _figures(reports[ALONE]).items()}
+            row["metrics"] |= {f"{ALONE}{name}": own for name, own in shown_figures(reports[ALONE]).items()}
             row["setting"] = str(system.setting)
     reports[""] = bench.report(method)
     control = Method(method.backbone, {DIVIDED: POPULARITY})
@@ -100,15 +100,6 @@ def with_second(bench: Workbench, method: Method) -> AUR:
     about: dict[str, Any] = {"seed": bench.seed, "device": bench.device, "recipe": bench.recipe.name}
     about |= _expectations("in-sample", "model")  # neither is used, and nothing is left to a race
     return AUR(model, estimator=estimator, **about).fit(bench.split, cache=bench.cache)
-
-
-def _figures(report: Report) -> Figures:
-    """The metrics that are shown."""
-    means = report.to_dict()
-    found: Figures = {}
-    for protocol, metric in SHOWN.values():
-        found.setdefault(protocol, {})[metric] = means[protocol][metric]
-    return found
 
 
 def _tests(reports: Mapping[str, Report], reference: Report, name: str) -> Against:
