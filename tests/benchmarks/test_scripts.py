@@ -18,9 +18,9 @@ import aleator as al
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import default  # noqa: E402
 import growth  # noqa: E402
 import memory  # noqa: E402
-import quality  # noqa: E402
 from epochs import draw  # noqa: E402
 
 KEYS = {"benchmark", "rows", "machine", "versions", "command"}
@@ -135,7 +135,7 @@ def test_loading_reads_a_file_that_it_wrote(tmp_path: Path) -> None:
     assert 0 < told["data"]["pairs"] < 3000  # some pairs repeat
 
 
-def test_quality_fits_and_saves_in_a_fresh_process(
+def test_the_default_fits_and_saves_in_a_fresh_process(
     tmp_path: Path, split: al.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
@@ -143,10 +143,17 @@ def test_quality_fits_and_saves_in_a_fresh_process(
     for name, part in (("train", split.train), ("valid", split.valid), ("test", split.test)):
         al.write(part, tmp_path / f"{name}.npz")
     args = argparse.Namespace(dataset=str(tmp_path), data_root=None, device="cpu")
-    wall, imports, job = quality.from_archive(args, tmp_path / "model")
+    wall, imports, job = default.from_archive(args, tmp_path / "model")
     assert 0 < imports < wall
     assert 0 < job < wall
     assert isinstance(al.load_model(tmp_path / "model"), al.AUR)
+
+
+def test_a_race_stands_beside_the_setting_that_won(split: al.Split) -> None:
+    row = default.race("MF-AUR", split, "cpu", 1)
+    assert row.reference
+    assert row.more["compared"] == 5
+    assert row.more["won"].startswith("MF, residuals ")
 
 
 @pytest.mark.parametrize("power", [0, 1, 1.5])

@@ -52,6 +52,10 @@ class Workbench:
         """The method, fitted on the split. It is kept for the next study if its backbone is in `HELD`."""
         if method.key in self._fitted:
             return self._fitted[method.key]
+        if self._as_untuned(method):
+            system = self.untuned.fit(method)
+            self.seconds[method.key] = self.untuned.seconds[method.key]
+            return system
         start, saved = time.perf_counter(), self.cache.saved
         split = self.split_for(method)
         system = self.make(method, split).fit(split, cache=self.cache)
@@ -79,9 +83,15 @@ class Workbench:
 
     def evaluated(self, method: Method, made: Callable[[], Scorer]) -> Report:
         """The evaluation of what `made` gives, kept under the name of the method. The per-user values are small."""
+        if self._as_untuned(method):
+            return self.untuned.evaluated(method, made)
         if method.key not in self._reports:
             self._reports[method.key] = evaluate(made(), self.split, recipe=self.recipe.name)
         return self._reports[method.key]
+
+    def _as_untuned(self, method: Method) -> bool:
+        """Whether the method is the same with default options. Studies with and without them then share its fit."""
+        return not self.plain and not self.tuned(method)
 
     def on(self, name: str, split: Callable[[], Split]) -> Workbench:
         """The workbench of the same data under another split, made once for each name."""
