@@ -55,7 +55,7 @@ def test_the_loss_is_the_papers_in_value_and_gradient(options: dict[str, Any]) -
     users = model.histories.batch(torch.tensor([4, 0, 3]))
     draw = torch.Generator().manual_seed(7)  # drawn in the order of the model: what is kept, then the noise
     keep = torch.ones(len(users.item))
-    if model.dropout:
+    if model.dropout_used:
         keep = (torch.rand(len(users.item), generator=draw) >= 0.4) / 0.6
     noise = torch.randn(3, DIM, generator=draw) if model.sample else torch.zeros(3, DIM)
     passed = [forward(model, history_of(users, u), keep[users.row == u], noise[u]) for u in range(3)]
@@ -112,3 +112,15 @@ def test_each_option_of_training_changes_what_is_learned(split: al.Split) -> Non
     scores = [MultVAE(**options | change).fit(split).score([0, 1]) for change in changes]
     for i, a in enumerate(scores):
         assert not any(torch.equal(a, b) for b in scores[:i])
+
+
+def test_dropout_is_chosen_on_held_out_pairs(split: al.Split) -> None:
+    options: dict[str, Any] = {"hidden": 16, "dim": 8, "max_epochs": 6, "device": "cpu"}
+    auto = al.MultVAE(**options).fit(split)
+    by_dropout = {each["dropout"]: each["recall"] for each in auto.tried}
+    assert set(by_dropout) == {0.0, 0.5}
+    assert by_dropout[auto.dropout_used] == max(by_dropout.values())
+    same = al.MultVAE(**options, dropout=auto.dropout_used).fit(split)
+    torch.testing.assert_close(auto.score([0, 1]), same.score([0, 1]))
+    other = al.MultVAE(**options, dropout=0.5 - auto.dropout_used).fit(split)
+    assert not torch.allclose(auto.score([0, 1]), other.score([0, 1]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,11 +15,13 @@ from aleator.errors import require
 from aleator.kernels.ragged import history_sum
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
+from aleator.models.path import Path
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
 from aleator.training.stop import Stop
 
 _LARGEST = 10.0  # largest log-variance, so that exp does not overflow
+_DROPOUTS = (0.0, 0.5)  # none, and that of Liang et al.
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -31,11 +34,15 @@ class MultVAE(Epochs, Model):
 
     With `kl` = 0, the default, nothing pulls the Gaussian to the standard one. Strictly, the model is then no variational
     autoencoder. It is an autoencoder with noise in `dim`, whose size it learns.
+
+    `dropout="auto"` trains without dropout and with half of each history dropped, as the authors do, and keeps the one
+    with the higher Recall@20 on held-out pairs. Dropout gains where popular items are taken next, and loses much where
+    the held-out pairs are even over items.
     """
 
     hidden: int = 1024  # units of the hidden layers
     dim: int = 512  # dimensions of the latent Gaussian
-    dropout: float = 0.0  # share of the history items that are dropped in training
+    dropout: float | Literal["auto"] = "auto"  # share of the history items that are dropped in training
     sample: bool = True  # whether to draw from the Gaussian in training; scores take its mean
     kl: float = 0.0  # weight of the divergence from the standard Gaussian in the loss
     weight_decay: float = 1.0  # weight decay of AdamW
@@ -59,6 +66,7 @@ class MultVAE(Epochs, Model):
     }
     paper_ranges: ClassVar[Ranges] = {"mu": Among(0.01, 0.1, 0.2, 0.4)}
     paper: ClassVar[dict[str, Any]] = {
+        "dropout": 0.0,
         "negatives": "shared",
         "weight_decay": 0.0,
         "lr": 1e-4,
@@ -69,10 +77,38 @@ class MultVAE(Epochs, Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(min(self.hidden, self.dim) >= 1, "hidden or dim is below 1", "give a hidden and a dim of at least 1")
-        require(0 <= self.dropout < 1, f"dropout is {self.dropout}", "give a share from 0 to below 1")
+        require(
+            self.dropout == "auto" or 0 <= self.dropout < 1,
+            f"dropout is {self.dropout}",
+            "give a share from 0 to below 1, or auto",
+        )
         require(min(self.kl, self.weight_decay) >= 0, "kl or weight_decay is below 0", "give at least 0")
 
+    @property
+    def dropout_used(self) -> float:
+        """The dropout of the fit: the option, or what was chosen on held-out pairs."""
+        return self.chosen.get("dropout", 0.0) if self.dropout == "auto" else self.dropout
+
     def learn(self, stop: Stop) -> None:
+        if self.dropout == "auto" and stop.metric is not None:
+            self._compare(stop.metric)
+        else:
+            self._train(stop)
+
+    def _compare(self, metric: Callable[[], float]) -> None:
+        """Train with each dropout until the metric no longer rises, and keep the best. Without dropout wins a tie."""
+        tried: dict[float, float] = {}
+        best = 0.0
+        for dropout in _DROPOUTS:
+            self.chosen = {"dropout": dropout}
+            self._train(Stop(metric))
+            tried[dropout] = metric()
+            if dropout == best or tried[dropout] > tried[best]:
+                best, kept = dropout, (self.parameters(), self.log)
+        (self.encoder, self.gaussian, self.decoder, self.item_factors), self.log = kept
+        self.keep("dropout", Path(best, tried))
+
+    def _train(self, stop: Stop) -> None:
         n_items, hidden, dim = self.fitted.n_items, self.hidden, self.dim
         shapes = (n_items, hidden), (hidden, 2 * dim), (dim, hidden), (n_items, hidden)
         drawn = normal(*shapes, seed=self.seed, device=self.torch_device, spread=1.0)
@@ -93,9 +129,9 @@ class MultVAE(Epochs, Model):
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         """The objective summed over a batch."""
         device, keep = users.item.device, None
-        if self.dropout:
+        if self.dropout_used:
             drawn = torch.rand(len(users.item), generator=generator, device=device)
-            keep = (drawn >= self.dropout) / (1 - self.dropout)
+            keep = (drawn >= self.dropout_used) / (1 - self.dropout_used)
         mean, log_variance = self._encode(users, keep)
         noise = torch.randn(mean.shape, generator=generator, device=device) if self.sample else 0
         x = self._decode(mean + noise * (log_variance / 2).exp())
