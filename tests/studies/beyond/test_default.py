@@ -63,7 +63,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_cell_has_the_bare_model_the_control_and_aur_without_tuned_options(found: Path) -> None:
     rows = default.STUDY.rows(found, "ml-100k")
-    assert [row["method"] for row in rows] == [*FLOORS, "MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
+    assert [row["method"] for row in rows] == [*FLOORS, "MF-AUR", "MF-AUR", "FISM-AUR", DEFAULT, DEFAULT]
     for row in rows[len(FLOORS) :]:
         assert row["tuned"] == {}, "ml-100k has a file of options, which is not used"
         assert row["control"]["a"] in DISCOUNTS
