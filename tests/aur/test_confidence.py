@@ -24,7 +24,9 @@ def fitted(split: al.Split) -> al.AUR:
     return al.AUR(al.MF(dim=16), device="cpu").fit(split)
 
 
-def drawn(level: float, by_rank: float, by_score: float) -> tuple[torch.Tensor, ...]:
+def drawn(
+    level: float, by_rank: float, by_score: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scores, hits and sizes of 4,000 users whose hits follow the formula."""
     draw = torch.Generator().manual_seed(0)
     scores = torch.rand(4000, LISTED, generator=draw, dtype=torch.float64).sort(1, descending=True).values
@@ -81,10 +83,11 @@ def test_it_is_saved(fitted: al.AUR, tmp_path: Path) -> None:
 
 def test_hits_on_test_are_as_many_as_the_confidence_says(fitted: al.AUR, split: al.Split) -> None:
     held = fitted.hold_out(split.everything, split.test)
-    scores, hits, n_next = (torch.cat(part) for part in zip(*lists(fitted.score_block, held), strict=True))
+    found = lists(fitted.score_block, held)
+    assert found is not None
     assert fitted.chance is not None
-    confidence = fitted.chance(scores, n_next[:, None])
-    assert float(confidence.nanmean()) == pytest.approx(float(hits.double().mean()), rel=0.15)
+    confidence = fitted.chance(found.scores, found.n_next[:, None])
+    assert float(confidence.nanmean()) == pytest.approx(float(found.hits.double().mean()), rel=0.15)
 
 
 def test_without_hits_there_is_no_confidence(fitted: al.AUR, split: al.Split) -> None:

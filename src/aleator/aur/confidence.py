@@ -9,9 +9,9 @@ formula misses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -59,43 +59,57 @@ class Confidence:
         return cls(**{**kept, "knots": tuple((x, y) for x, y in kept["knots"])})
 
 
-@torch.no_grad()
+class Lists(NamedTuple):
+    """The first 50 items of users, against held-out pairs. -inf is the score where there is no item."""
+
+    scores: Tensor  # [B, 50]
+    items: Tensor  # [B, 50], dense ids
+    hits: Tensor  # [B, 50], which of them are held out
+    n_next: Tensor  # [B], how many items of the user are held out
+
+
 def fit_confidence(score: Score, held_out: HeldOut) -> Confidence | None:
     """The confidence of a recommender, from its lists and held-out pairs. None if no listed item was taken."""
-    found = [torch.cat(part) for part in zip(*lists(score, held_out), strict=True)]
-    if not found:
-        return None
-    scores, hits, n_next = found
+    found = lists(score, held_out)
+    return None if found is None else learn(found.scores, found.hits, found.n_next)
+
+
+def learn(scores: Tensor, hits: Tensor, n_next: Tensor, *, ranked: bool = True) -> Confidence | None:
+    """The confidence of listed items with these scores. Without `ranked`, the rank does not count."""
     listed = scores.isfinite()
     if not bool(hits[listed].any()):
         return None
-    level, by_rank, by_score = regression(scores, hits, n_next, listed)
-    formula = Confidence(level, by_rank, by_score, ((0.0, 0.0), (1.0, 1.0)))
+    formula = Confidence(*regression(scores, hits, n_next, listed, ranked), ((0.0, 0.0), (1.0, 1.0)))
     p = formula(scores, n_next[:, None])[listed].double()
     x, y = isotonic([(p, torch.ones_like(p), hits[listed].double())])
-    knots = tuple(zip(map(float, x), map(float, y), strict=True))
-    return Confidence(level, by_rank, by_score, knots)
+    return replace(formula, knots=tuple(zip(map(float, x), map(float, y), strict=True)))
 
 
-def lists(score: Score, held_out: HeldOut) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The first 50 scores of each user [B, 50], which of these items are held out, and how many are in all [B].
+@torch.no_grad()
+def lists(score: Score, held_out: HeldOut) -> Lists | None:
+    """The lists of the users with held-out pairs. None if there are no such users.
 
     Items of the history and items that nobody took are no candidates. Users without a history are left out.
     """
     fitted, held = held_out.fitted, held_out.held
     who = held_out.who[fitted.size[held_out.who] > 0]
-    size, _ = blocks(len(who), held.n_items, who.device)
-    for index in pieces(who, size):
+    size, _ = blocks(max(len(who), 1), held.n_items, who.device)
+    found: list[Lists] = []
+    for index in pieces(who, size) if len(who) else []:
         users, taken = fitted.batch(index), held.batch(index)
         scores = score(users).masked_fill(fitted.popularity == 0, -torch.inf)
         hide(scores, users)
         values, items = top_k(scores, LISTED)
         relevant = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
         relevant[taken.row, taken.item] = True
-        yield values, relevant.gather(1, items.clamp_min(0)) & values.isfinite(), taken.size.double()
+        items = items.clamp_min(0)
+        found.append(Lists(values, items, relevant.gather(1, items) & values.isfinite(), taken.size.double()))
+    return Lists(*(torch.cat(part) for part in zip(*found, strict=True))) if found else None
 
 
-def regression(scores: Tensor, hits: Tensor, n_next: Tensor, listed: Tensor) -> tuple[float, float, float]:
+def regression(
+    scores: Tensor, hits: Tensor, n_next: Tensor, listed: Tensor, ranked: bool = True
+) -> tuple[float, float, float]:
     """Level, slope by log(rank) and slope by score. A slope of the wrong sign is left out."""
     ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64).log()
     x = torch.stack([ranks.expand(scores.shape)[listed], scores[listed].double()], 1)
@@ -103,7 +117,7 @@ def regression(scores: Tensor, hits: Tensor, n_next: Tensor, listed: Tensor) -> 
     x = (x - centre) / spread
     y, offset = hits[listed].double(), n_next[:, None].expand(scores.shape)[listed].log()
     slopes = torch.zeros(2, dtype=torch.float64, device=scores.device)
-    kept = torch.tensor([True, True])
+    kept = torch.tensor([ranked, True])
     signs = torch.tensor([-1.0, 1.0], dtype=torch.float64, device=scores.device)
     while True:
         level, found = _newton(x[:, kept], y, offset)

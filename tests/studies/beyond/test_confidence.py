@@ -6,27 +6,28 @@ import pytest
 import torch
 
 import aleator as al
-from aleator.aur.confidence import lists
-from aleator.recipe import RECIPES
+from aleator.aur.confidence import learn
 from aleator.studies.beyond import confidence
 
-SPLIT = al.simulate(n_users=300, n_items=120, per_user=60, seed=2).interactions.split(valid=0.1, test=0.2, seed=0)
 
-
-def test_scores_are_the_literal_ones_and_popularity_is_calibrated() -> None:
-    model, chance = confidence.calibrated_popularity(SPLIT, RECIPES["ours"], 0, "cpu")
-    assert model.fitted.fingerprint == SPLIT.everything.fingerprint
-    assert chance is not None
-    held = model.hold_out(SPLIT.everything, SPLIT.test)
-    found = confidence.judged(chance, model.score_block, held, "popularity")
-    scores, hits, n_next = (torch.cat(part) for part in zip(*lists(model.score_block, held), strict=True))
-    p = chance(scores, n_next[:, None])
-    brier = [(a - b) ** 2 for a, b in zip(p.flatten().tolist(), hits.flatten().tolist(), strict=True)]
-    assert found["popularity"]["brier"] == pytest.approx(sum(brier) / len(brier), rel=1e-5)
-    assert found["popularity"]["ece"] is not None
-    assert found["popularity"]["ece"] < 0.05
-    predicted = [found[f"bin {n}"]["predicted"] for n in range(1, confidence.BINS + 1)]
-    assert predicted == sorted(predicted, key=lambda value: value or 0.0)
+def test_scores_are_the_literal_ones_and_the_control_is_calibrated() -> None:
+    data = al.simulate(n_users=300, n_items=120, per_user=60, seed=2).interactions
+    split = data.split(valid=0.1, test=0.2, seed=0)
+    aur = al.AUR(al.MF(dim=8), lam=0.5, refit=False, device="cpu").fit(split)
+    judged, tested = (confidence.listed_of(aur, split.train, held) for held in (split.valid, split.test))
+    control = learn(confidence.popularity_of(judged, aur), judged.hits, judged.n_next, ranked=False)
+    assert control is not None
+    assert control.by_rank == 0
+    for chance, scores in ((aur.chance, tested.scores), (control, confidence.popularity_of(tested, aur))):
+        assert chance is not None
+        found = confidence.scores_of(chance, scores, tested)
+        p = chance(scores, tested.n_next[:, None])
+        pairs = list(zip(p.flatten().tolist(), tested.hits.flatten().tolist(), strict=True))
+        assert found["brier"] == pytest.approx(sum((a - b) ** 2 for a, b in pairs) / len(pairs), rel=1e-4)
+        assert found["ece"] is not None
+        assert found["ece"] < 0.05
+    predicted = [bin["predicted"] or 0.0 for bin in confidence.bins_of(aur.chance, tested).values()]
+    assert predicted == sorted(predicted)
 
 
 def test_what_says_always_and_what_says_never() -> None:

@@ -1,7 +1,7 @@
 """Beyond the paper: confidence. Is an item as often among a user's next items as the confidence says?
 
-The event is that a listed item is among the user's test items. Its size is their number. The control is popularity, with
-a confidence that is learned in the same way.
+The event is that a listed item is among the user's test items. Its size is their number. The control is a confidence of
+the same items that is learned in the same way from their popularity alone.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import torch
 from torch import Tensor
 
 from aleator.aur import AUR
-from aleator.aur.confidence import Confidence, Score, fit_confidence, lists
-from aleator.data.splits import Split
+from aleator.aur.confidence import Confidence, Lists, learn, lists
+from aleator.data.interactions import Interactions
 from aleator.evaluation.held_out import HeldOut
-from aleator.models import Popularity
-from aleator.recipe import Recipe
 from aleator.studies import records
 from aleator.studies.methods import DEFAULT, Method, under_aur
 from aleator.studies.records import Figures, Measured, Record
@@ -36,40 +34,58 @@ def cells(bench: Workbench) -> list[Method]:
 
 
 def measure(bench: Workbench, method: Method) -> Measured:
-    aur = bench.fit(method)
+    aur, before = bench.fit(method), bench.fit(Method(method.name, {**method.settings, "refit": False}))
     assert isinstance(aur, AUR)
-    held_out = aur.hold_out(bench.split.everything, bench.split.test, times=10**6)  # everyone
-    metrics = judged(aur.chance, aur.score_block, held_out, "confidence")
-    control, chance = calibrated_popularity(bench.split, bench.recipe, bench.seed, bench.device)
-    metrics |= {CONTROL: judged(chance, control.score_block, held_out, CONTROL)[CONTROL]}
+    assert isinstance(before, AUR)
+    tested = listed_of(aur, bench.split.everything, bench.split.test)
+    judged_on = listed_of(before, *bench.recipe.divide(bench.split, before.valid, bench.seed))
+    control = learn(popularity_of(judged_on, before), judged_on.hits, judged_on.n_next, ranked=False)
+    metrics = {"confidence": scores_of(aur.chance, tested.scores, tested)}
+    metrics |= {CONTROL: scores_of(control, popularity_of(tested, aur), tested)}
+    metrics |= bins_of(aur.chance, tested)
     return {"metrics": metrics, "chosen": chosen(aur), "config": aur.options()}
 
 
-def calibrated_popularity(split: Split, recipe: Recipe, seed: int, device: str) -> tuple[Popularity, Confidence | None]:
-    """Popularity with a confidence that is learned on the validation part, then fitted on all training pairs."""
-    model = Popularity(device=device, seed=seed)
-    fitted, held = recipe.divide(split, 0.1, seed)
-    model.fit_pairs(fitted)
-    chance = fit_confidence(model.score_block, model.hold_out(fitted, held, times=4))
-    model.fit_pairs(split.everything)
-    return model, chance
-
-
-@torch.no_grad()
-def judged(chance: Confidence | None, score: Score, held_out: HeldOut, name: str) -> Figures:
-    """How well a confidence fits the lists of all users: its scores under `name`, and bins of equal counts."""
-    scores, hits, n_next = (torch.cat(part) for part in zip(*lists(score, held_out), strict=True))
-    listed = scores.isfinite()
-    if chance is None:
-        return {name: dict.fromkeys(SCORES)}
-    p, y = chance(scores, n_next[:, None])[listed].double(), hits[listed].double()
-    order = p.argsort()
-    bins = list(zip(p[order].tensor_split(BINS), y[order].tensor_split(BINS), strict=True))
-    ece = sum(float((a.mean() - b.mean()).abs()) * len(a) for a, b in bins) / len(p)
-    found: Figures = {name: {"ece": ece, "brier": float((p - y).square().mean()), "log_loss": _log_loss(p, y)}}
-    for place, (a, b) in enumerate(bins, 1):
-        found[f"bin {place}"] = {"predicted": float(a.mean()), "measured": float(b.mean())}
+def listed_of(aur: AUR, fitted: Interactions, held: Interactions) -> Lists:
+    """The lists of all users with held-out pairs."""
+    found = lists(aur.score_block, HeldOut(fitted, held, aur.torch_device))
+    assert found is not None, "a dataset has users with test pairs"
     return found
+
+
+def popularity_of(found: Lists, aur: AUR) -> Tensor:
+    """The logarithm of the popularity of the listed items. -inf where there is no item."""
+    popularity = aur.histories.popularity[found.items].double().clamp_min(1).log()
+    return popularity.masked_fill(found.scores.isinf(), -torch.inf)
+
+
+def probabilities(chance: Confidence | None, scores: Tensor, found: Lists) -> tuple[Tensor, Tensor]:
+    """The confidence of all listed items, and whether each was taken."""
+    listed = scores.isfinite()
+    given = torch.zeros_like(scores) if chance is None else chance(scores, found.n_next[:, None])
+    return given[listed].double(), found.hits[listed].double()
+
+
+def scores_of(chance: Confidence | None, scores: Tensor, found: Lists) -> dict[str, float | None]:
+    """How well a confidence fits: see `SCORES`."""
+    p, y = probabilities(chance, scores, found)
+    gaps = [float((a.mean() - b.mean()).abs()) * len(a) for a, b in in_bins(p, y)]
+    return {"ece": sum(gaps) / len(p), "brier": float((p - y).square().mean()), "log_loss": _log_loss(p, y)}
+
+
+def bins_of(chance: Confidence | None, found: Lists) -> Figures:
+    """The mean confidence and the share of items that were taken, in bins of equal counts."""
+    bins = in_bins(*probabilities(chance, found.scores, found))
+    return {
+        f"bin {place}": {"predicted": float(a.mean()), "measured": float(b.mean())}
+        for place, (a, b) in enumerate(bins, 1)
+    }
+
+
+def in_bins(p: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Bins of equal counts, by the confidence."""
+    order = p.argsort(stable=True)
+    return list(zip(p[order].tensor_split(BINS), y[order].tensor_split(BINS), strict=True))
 
 
 def _log_loss(p: Tensor, y: Tensor) -> float:
@@ -81,13 +97,14 @@ def show(rows: Sequence[Record]) -> list[Block]:
     found = seeds_of(rows)
     lines: list[list[Cell]] = []
     for method, runs in found.items():
-        for name, told in (("confidence", method), (CONTROL, f"popularity beside {method}")):
+        for name, told in (("confidence", method), (CONTROL, f"{method}, from popularity alone")):
             figures = (mean_of(runs, name, each) for each in SCORES)
             lines.append([told, *(Shown(f"{value:.4f}", value) for value in figures), count(len(runs))])
     caption = (
         f"{records.about(rows)}: the confidence of the first 50 items of each user, against the test part. See whether "
         f"it is right on average (calibration error, in {BINS} bins of equal counts), and whether it tells more than "
-        "popularity whose confidence is learned in the same way (Brier score and log loss, lower is better)."
+        "a confidence of the same items that is learned from their popularity alone (Brier score and log loss, lower is "
+        "better)."
     )
     tables: list[Block] = [Table(["method", *SCORES.values(), "seeds"], lines, caption)]
     for method, runs in found.items():
