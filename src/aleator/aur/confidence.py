@@ -48,7 +48,7 @@ class Confidence:
         eta = self.level + self.by_rank * ranks.log() + self.by_score * scores.double()
         p = -torch.expm1(-n_next * eta.exp())
         x, y = (torch.tensor(part, dtype=torch.float64, device=scores.device) for part in zip(*self.knots, strict=True))
-        found = Map(x, y)(p.clamp(float(x[0]), float(x[-1]))).clamp(0, 1)
+        found = Map(x, y)(p).clamp(0, 1)  # p may lie beyond the knots, since m was smaller on the validation part
         return found.masked_fill((ranks > LISTED) | scores.isinf(), torch.nan).to(scores.dtype)
 
     def to_dict(self) -> dict[str, Any]:
