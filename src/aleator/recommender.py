@@ -253,7 +253,7 @@ class Recommender(Configurable, ABC):
                 values, items = self.top(
                     block, k, seen=block if filter_seen else None, candidates=[candidates], chunk=chunk
                 )[0]
-                beside = self.beside_score(block, values) if whole_lists else {}
+                beside = self.beside_score(block, values, whole_lists)
                 parts = {"score": values} | beside | self.explain(block, items)
             place, rank = (items >= 0).nonzero(as_tuple=True)
             rows = {
@@ -310,8 +310,8 @@ class Recommender(Configurable, ABC):
         """[n_items] which items are tail."""
         return torch.from_numpy(DEFAULT_TAIL.mask(self.fitted.popularity)).to(self.torch_device)
 
-    def beside_score(self, users: Users, scores: Tensor) -> dict[str, Tensor]:
-        """The columns that follow from the scores [B, k] of lists of all unseen items, -inf for none. By default none."""
+    def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
+        """The columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
         return {}
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:

@@ -447,7 +447,7 @@ class AUR(Recommender):
                 popularity (training interactions of the item), tail (whether it is a tail item), and title if the data
                 has titles. It is the kind of frame that the data came in, and polars by default. `confidence` is the
                 probability that the item is among the next 10 items that the user takes, for the first 50 ranks. It is
-                left out at another lam than the chosen one, and if `allow`, `deny` or another option changes the ranks.
+                NaN at another lam than the chosen one, and if `allow`, `deny` or another option changes the ranks.
         """
         if lam is None:
             return super().recommend(users, k, **options)
@@ -499,11 +499,10 @@ class AUR(Recommender):
         parts = {"expectation": self.model.score_listed(users, items), "uncertainty": self._sigma(s)}
         return parts | super().explain(users, items)
 
-    def beside_score(self, users: Users, scores: Tensor) -> dict[str, Tensor]:
-        if self.chance is None:
-            return {}
-        confidence = self.chance(scores)
-        return {"confidence": confidence.masked_fill(users.size[:, None] == 0, torch.nan)}
+    def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
+        if self.chance is None or not whole:
+            return {"confidence": torch.full_like(scores, torch.nan)}
+        return {"confidence": self.chance(scores).masked_fill(users.size[:, None] == 0, torch.nan)}
 
     @property
     def tail_mask(self) -> Tensor:
