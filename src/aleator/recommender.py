@@ -311,7 +311,7 @@ class Recommender(Configurable, ABC):
         return torch.from_numpy(DEFAULT_TAIL.mask(self.fitted.popularity)).to(self.torch_device)
 
     def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
-        """The columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
+        """Columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
         return {}
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
