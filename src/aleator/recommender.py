@@ -242,6 +242,7 @@ class Recommender(Configurable, ABC):
         if isinstance(users, Iterator):
             users = list(users)
         candidates = self._candidates(allow, deny, untrained)
+        whole_lists = filter_seen and not untrained and allow is None and deny is None
         whole = self.users(users)
         names = self._names(users) if isinstance(users, Users) else list(users)
         size, chunk = blocks(len(whole), n_items, self.torch_device, memory)
@@ -252,7 +253,8 @@ class Recommender(Configurable, ABC):
                 values, items = self.top(
                     block, k, seen=block if filter_seen else None, candidates=[candidates], chunk=chunk
                 )[0]
-                parts = {"score": values} | self.explain(block, items)
+                beside = self.beside_score(block, values, whole_lists)
+                parts = {"score": values} | beside | self.explain(block, items)
             place, rank = (items >= 0).nonzero(as_tuple=True)
             rows = {
                 "user_id": [names[first + p] for p in place.tolist()],
@@ -307,6 +309,10 @@ class Recommender(Configurable, ABC):
     def tail_mask(self) -> Tensor:
         """[n_items] which items are tail."""
         return torch.from_numpy(DEFAULT_TAIL.mask(self.fitted.popularity)).to(self.torch_device)
+
+    def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
+        """Columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
+        return {}
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         """The columns that stand beside a recommended item, [B, k] each. `items` are dense ids [B, k], -1 for none."""

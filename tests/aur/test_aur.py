@@ -18,7 +18,7 @@ from aleator.aur.blended import Setting
 from aleator.recipe import FINE_LAMS, PAPER_LAMS
 
 Make = Callable[..., al.AUR]
-COLUMNS = ["user_id", "item_id", "rank", "score", "expectation", "uncertainty", "popularity", "tail"]
+COLUMNS = ["user_id", "item_id", "rank", "score", "confidence", "expectation", "uncertainty", "popularity", "tail"]
 
 
 def bytes_of(aur: al.AUR, folder: Path) -> list[bytes]:

@@ -53,7 +53,7 @@ def test_recommend_prints_what_python_returns(run: Run, model: Path) -> None:
     want = al.AUR.load(model).recommend(["u1", "u2"], k=4, lam=0.3)
     assert [(r["user_id"], r["item_id"]) for r in rows] == list(zip(want["user_id"], want["item_id"], strict=True))
     assert set(rows[0]) == {
-        *("user_id", "item_id", "rank", "score", "expectation", "uncertainty", "popularity", "tail"),
+        *("user_id", "item_id", "rank", "score", "confidence", "expectation", "uncertainty", "popularity", "tail"),
     }
 
 

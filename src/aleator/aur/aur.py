@@ -23,6 +23,7 @@ from aleator import models
 from aleator import uncertainty as estimators
 from aleator.aur.blended import Blended, Setting
 from aleator.aur.choice import Choice, Select, choose_discount, choose_lam
+from aleator.aur.confidence import Confidence, fit_confidence
 from aleator.aur.joint import Joint, check_joint, learn_jointly
 from aleator.aur.label_scale import LabelScale, fit_label_scale
 from aleator.aur.prior import choose_prior, scarcity, share_of_users
@@ -102,6 +103,7 @@ class AUR(Recommender):
     discount_used: float = field(init=False)  # the power of popularity that scores are divided by
     prior_used: float = field(init=False)  # the weight of popularity for users with short histories
     choice: Choice | None = field(default=None, init=False)  # the held-out figures of each lam
+    chance: Confidence | None = field(default=None, init=False)  # from rank and score to the confidence, at its lam
     race: list[Result] = field(default_factory=list, init=False)  # what was compared, the winner first
     left_out: list[str] = field(default_factory=list, init=False)  # notes on models that could not be fitted
     tail_rule: Tail = field(init=False)  # that of the recipe, or the option `tail`
@@ -232,7 +234,7 @@ class AUR(Recommender):
         fitted, held = recipe.divide(split, self.valid, self.seed)
         few = self.hold_out(fitted, held, tail=self.tail_items)
         many = self.hold_out(fitted, held, tail=self.tail_items, times=4)
-        self.data, self.log, self.label_scale = fitted, None, None
+        self.data, self.log, self.label_scale, self.chance = fitted, None, None, None
         self._reset_knobs()
         won = self._compete(fitted, few, cache)
         if self.joint is not None:
@@ -240,6 +242,7 @@ class AUR(Recommender):
         self._choose_knobs(won, few, many)
         if not recipe.paper_options:
             self.label_scale = fit_label_scale(won.raw, self.histories, many.held, self.seed)
+            self.chance = fit_confidence(self.score_block, many)
         if recipe.refits and self.refit:
             self._refit(won, split.everything, cache)
         self.spreads = won.spreads
@@ -440,9 +443,11 @@ class AUR(Recommender):
                 training interaction. `memory` is the number of bytes that blocks of scores may take.
 
         Returns:
-            A frame with the columns user_id, item_id, rank (from 1), score, expectation, uncertainty, popularity
-                (training interactions of the item), tail (whether it is a tail item), and title if the data has titles.
-                It is the kind of frame that the data came in, and polars by default.
+            A frame with the columns user_id, item_id, rank (from 1), score, confidence, expectation, uncertainty,
+                popularity (training interactions of the item), tail (whether it is a tail item), and title if the data
+                has titles. It is the kind of frame that the data came in, and polars by default. `confidence` is the
+                probability that the item is among the next 10 items that the user takes, for the first 50 ranks. It is
+                NaN at another lam than the chosen one, and if `allow`, `deny` or another option changes the ranks.
         """
         if lam is None:
             return super().recommend(users, k, **options)
@@ -485,12 +490,19 @@ class AUR(Recommender):
             lam: 1 is the expectation alone, 0 the uncertainty alone.
         """
         _check_lam(lam, auto=False)
+        if lam != self.lam_used:
+            self.chance = None  # it was learned at another lam
         self.lam_used = float(lam)
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
         parts = {"expectation": self.model.score_listed(users, items), "uncertainty": self._sigma(s)}
         return parts | super().explain(users, items)
+
+    def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
+        if self.chance is None or not whole:
+            return {"confidence": torch.full_like(scores, torch.nan)}
+        return {"confidence": self.chance(scores).masked_fill(users.size[:, None] == 0, torch.nan)}
 
     @property
     def tail_mask(self) -> Tensor:
@@ -531,6 +543,7 @@ class AUR(Recommender):
             "discount": self.discount_used,
             "prior": self.prior_used,
             "choice": None if self.choice is None else self.choice.to_dict(),
+            "chance": None if self.chance is None else self.chance.to_dict(),
             "race": [asdict(result) for result in self.race],
             "setting": asdict(self.setting),
             "spreads": None if self.spreads is None else asdict(self.spreads),
@@ -547,6 +560,8 @@ class AUR(Recommender):
         self.lam_used, self.discount_used, self.prior_used = (learned[name] for name in ("lam", "discount", "prior"))
         self.tail_rule = Tail.parse(learned["tail"])
         self.choice = None if learned["choice"] is None else Choice.restore(learned["choice"])
+        kept = learned.get("chance")  # older folders have none
+        self.chance = None if kept is None else Confidence.restore(kept)
         self.race = [Result(**result) for result in learned["race"]]
         self.setting = Setting.restore(learned["setting"])
         self.spreads = None if learned["spreads"] is None else Spreads(**learned["spreads"])

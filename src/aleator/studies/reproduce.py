@@ -44,6 +44,7 @@ BEYOND = (
     "default",
     "newcomers",
     "reliability",
+    "confidence",
 )
 NAMES = (*PAPER, "beyond")
 DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", "ml-100k", "coat", *WORLDS)

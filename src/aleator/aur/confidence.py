@@ -1,0 +1,150 @@
+"""Confidence: the probability that a recommended item is among the next items that its user takes.
+
+The event has a size. With m next items, p = 1 - exp(-m * rate), and log(rate) = level + by_rank * log(rank) +
+by_score * score. This is a regression with a complementary log-log link (McCullagh and Nelder, 1989) of hits among the
+first 50 items on held-out pairs. log(m) is its offset, with the number of the user's held-out items as m. So what is
+learned on a validation part of any size holds for any m. An isotonic regression of the hits on p then corrects what the
+formula misses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from aleator.batches import Users, pieces
+from aleator.evaluation.held_out import HeldOut
+from aleator.models.calibration import Map, isotonic
+from aleator.ranking.top import blocks, hide, top_k
+
+NEXT = 10  # items that a user takes next, in the event of the column `confidence`
+LISTED = 50  # ranks that have a confidence
+_STEPS = 25  # of Newton's method
+
+Score = Callable[[Users], Tensor]  # takes a batch, returns scores [B, n_items]
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """The probability of the event, from the rank and the score of an item: lower by rank, higher by score."""
+
+    level: float
+    by_rank: float  # at most 0
+    by_score: float  # at least 0
+    knots: tuple[tuple[float, float], ...]  # of the map from p by the formula to the probability
+
+    def __call__(self, scores: Tensor, n_next: Tensor | float = NEXT) -> Tensor:
+        """The confidence of the first items of lists. NaN beyond rank 50, and where there is no item.
+
+        Args:
+            scores: [B, k], the scores of each list from its first rank on; -inf where there is no item.
+            n_next: How many items a user takes next: one number, or one for each user [B, 1].
+        """
+        ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64)
+        eta = self.level + self.by_rank * ranks.log() + self.by_score * scores.double()
+        p = -torch.expm1(-n_next * eta.exp())
+        x, y = (torch.tensor(part, dtype=torch.float64, device=scores.device) for part in zip(*self.knots, strict=True))
+        found = Map(x, y)(p).clamp(0, 1)  # p may lie beyond the knots, since m was smaller on the validation part
+        return found.masked_fill((ranks > LISTED) | scores.isinf(), torch.nan).to(scores.dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def restore(cls, kept: dict[str, Any]) -> Self:
+        return cls(**{**kept, "knots": tuple((x, y) for x, y in kept["knots"])})
+
+
+class Lists(NamedTuple):
+    """The first 50 items of users, against held-out pairs. -inf is the score where there is no item."""
+
+    scores: Tensor  # [B, 50]
+    items: Tensor  # [B, 50], dense ids
+    hits: Tensor  # [B, 50], which of them are held out
+    n_next: Tensor  # [B], how many items of the user are held out
+
+
+def fit_confidence(score: Score, held_out: HeldOut) -> Confidence | None:
+    """The confidence of a recommender, from its lists and held-out pairs. None if no listed item was taken."""
+    found = lists(score, held_out)
+    return None if found is None else learn(found.scores, found.hits, found.n_next)
+
+
+def learn(scores: Tensor, hits: Tensor, n_next: Tensor, *, ranked: bool = True) -> Confidence | None:
+    """The confidence of listed items with these scores. Without `ranked`, the rank does not count."""
+    listed = scores.isfinite()
+    if not bool(hits[listed].any()):
+        return None
+    formula = Confidence(*regression(scores, hits, n_next, listed, ranked), ((0.0, 0.0), (1.0, 1.0)))
+    p = formula(scores, n_next[:, None])[listed].double()
+    x, y = isotonic([(p, torch.ones_like(p), hits[listed].double())])
+    return replace(formula, knots=tuple(zip(map(float, x), map(float, y), strict=True)))
+
+
+@torch.no_grad()
+def lists(score: Score, held_out: HeldOut) -> Lists | None:
+    """The lists of the users with held-out pairs. None if there are no such users.
+
+    Items of the history and items that nobody took are no candidates. Users without a history are left out.
+    """
+    fitted, held = held_out.fitted, held_out.held
+    who = held_out.who[fitted.size[held_out.who] > 0]
+    size, _ = blocks(max(len(who), 1), held.n_items, who.device)
+    found: list[Lists] = []
+    for index in pieces(who, size) if len(who) else []:
+        users, taken = fitted.batch(index), held.batch(index)
+        scores = score(users).masked_fill(fitted.popularity == 0, -torch.inf)
+        hide(scores, users)
+        values, items = top_k(scores, LISTED)
+        relevant = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+        relevant[taken.row, taken.item] = True
+        items = items.clamp_min(0)
+        found.append(Lists(values, items, relevant.gather(1, items) & values.isfinite(), taken.size.double()))
+    return Lists(*(torch.cat(part) for part in zip(*found, strict=True))) if found else None
+
+
+def regression(
+    scores: Tensor, hits: Tensor, n_next: Tensor, listed: Tensor, ranked: bool = True
+) -> tuple[float, float, float]:
+    """Level, slope by log(rank) and slope by score. A slope of the wrong sign is left out."""
+    ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64).log()
+    x = torch.stack([ranks.expand(scores.shape)[listed], scores[listed].double()], 1)
+    centre, spread = x.mean(0), x.std(0).clamp_min(1e-12)
+    x = (x - centre) / spread
+    y, offset = hits[listed].double(), n_next[:, None].expand(scores.shape)[listed].log()
+    slopes = torch.zeros(2, dtype=torch.float64, device=scores.device)
+    kept = torch.tensor([ranked, True])
+    signs = torch.tensor([-1.0, 1.0], dtype=torch.float64, device=scores.device)
+    while True:
+        level, found = _newton(x[:, kept], y, offset)
+        slopes.zero_()[kept] = found
+        wrong = (slopes * signs).cpu() < 0
+        if not bool(wrong.any()):
+            break
+        kept &= ~wrong
+    slopes /= spread
+    by_rank, by_score = slopes.tolist()
+    return float(level - (slopes * centre).sum()), by_rank, by_score
+
+
+def _newton(x: Tensor, y: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
+    """The level and the slopes of a regression with the complementary log-log link, by Fisher scoring."""
+    x = torch.cat([torch.ones_like(y)[:, None], x], 1)
+    beta = x.new_zeros(x.shape[1])
+    beta[0] = (-torch.log1p(-y.mean().clamp(1e-9, 1 - 1e-9))).log() - offset.mean()
+    for _ in range(_STEPS):
+        mean = (x @ beta + offset).exp().clamp(1e-12, 30)
+        p = -torch.expm1(-mean)
+        weight = mean * mean * (-mean).exp() / p  # of Fisher's information
+        step = (y - p) * mean / p
+        information = (x.T * weight) @ x
+        information.diagonal().add_(1e-9 * information.diagonal().mean())
+        move = torch.linalg.solve(information, x.T @ step)
+        beta = beta + move.clamp(-2, 2)
+        if float(move.abs().max()) < 1e-9:
+            break
+    return beta[0], beta[1:]
