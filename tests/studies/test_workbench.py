@@ -89,3 +89,10 @@ def test_the_tail_and_the_policy_are_those_of_the_recipe(tiny: al.Split) -> None
     assert ours["tail"] != paper["tail"]
     assert (ours["recipe"], ours["empty"]) == ("ours", "skip")
     assert (paper["recipe"], paper["empty"]) == ("paper", "zero")
+
+
+def test_studies_with_and_without_tuned_options_share_a_fit_that_is_the_same(tiny: al.Split) -> None:
+    bench, method = Workbench("tiny", tiny, quick=True), Method("MF-AUR")
+    assert bench.tuned(method) == {}
+    assert bench.fit(method) is bench.untuned.fit(method)
+    assert bench.report(method) is bench.untuned.report(method)

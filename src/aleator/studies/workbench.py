@@ -105,7 +105,7 @@ class Workbench:
         if self.plain:
             return self
         if "" not in self._others:
-            self._others[""] = self._like_this(self.split, plain=True, world=self.world)
+            self._others[""] = self._like_this(self.split, plain=True, world=self.world, cache=self.cache)
         return self._others[""]
 
     def _like_this(self, split: Split, **other: Any) -> Workbench:
