@@ -436,8 +436,9 @@ class AUR(Recommender):
             k: Items per user. A user with fewer candidates gets fewer rows.
             lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
             **options: `filter_seen=False` keeps the items of a user's own history. `allow` is a list of item ids: only
-                these are candidates. `deny` is a list of item ids to leave out. `untrained=True` keeps items without a
-                training interaction. `memory` is the number of bytes that blocks of scores may take.
+                these are candidates. `deny` is a list of item ids to leave out. Both may be
+                {user: [item ids]}. `untrained=True` keeps items without a training interaction.
+                `memory` is the number of bytes that blocks of scores may take.
 
         Returns:
             A frame with the columns user_id, item_id, rank (from 1), score, expectation, uncertainty, popularity
