@@ -66,6 +66,24 @@ class Recommender(Configurable, ABC):
                 setattr(self, name, self.given.get(name, value))
         self.refuse_unused()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse unknown attributes. Options of a fitted recommender act or are refused, by `change`."""
+        kind = type(self)
+        if not hasattr(kind, name) and name not in kind.__dataclass_fields__ and name not in ("given", "offered"):
+            raise unknown_name(f"attribute of {kind.__name__}", name, kind.option_names())
+        option = kind.__dataclass_fields__.get(name)
+        if option is not None and option.init and getattr(self, "data", None) is not None:
+            value = self.change(name, value)
+        object.__setattr__(self, name, value)
+
+    def change(self, option: str, value: Any) -> Any:
+        """The new value of an option of a fitted recommender, which must act at once. Others are refused."""
+        if value is not getattr(self, option):
+            kind = type(self).__name__
+            told = f"option {option} of {kind} has no effect once it is fitted"
+            raise AleatorError(told, f"make a new {kind} with {option}={value!r} and fit it")
+        return value
+
     def unused(self) -> Mapping[str, str]:
         on_test = f"with recipe {self.recipe}, which chooses on the test part"
         return {"valid": on_test, "refit": on_test} if self.conventions.on_test else {}
@@ -243,14 +261,7 @@ class Recommender(Configurable, ABC):
         if isinstance(users, Iterator):
             users = list(users)
         return lists(
-            self,
-            users,
-            k,
-            filter_seen=filter_seen,
-            allow=allow,
-            deny=deny,
-            untrained=untrained,
-            memory=memory,
+            self, users, k, filter_seen=filter_seen, allow=allow, deny=deny, untrained=untrained, memory=memory
         )
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:

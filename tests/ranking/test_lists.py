@@ -35,7 +35,7 @@ def test_each_user_gets_only_their_own_allowed_items_in_the_order_of_all(model: 
 def test_an_allowed_item_that_was_seen_or_is_denied_is_not_listed(model: al.Model) -> None:
     seen = model.fitted.items.decode(model.fitted.csr[3].indices[:1]).tolist()
     a, b = unseen(model, 3)[:2]
-    allow = {3: [*seen, a, b], 4: []}
+    allow = {3: [*seen, a, b, a], 4: []}
     assert items_of(model.recommend([3, 4], allow=allow), 3) == [a, b]
     assert items_of(model.recommend([3, 4], allow=allow), 4) == []
     assert set(items_of(model.recommend([3, 4], allow=allow, filter_seen=False), 3)) == {*seen, a, b}

@@ -488,6 +488,11 @@ class AUR(Recommender):
         _check_lam(lam, auto=False)
         self.lam_used = float(lam)
 
+    def change(self, option: str, value: Any) -> Any:
+        if option == "lam":
+            self.set_lam(value)
+        return value if option in ("lam", "model", "estimator") else super().change(option, value)
+
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
         parts = {"expectation": self.model.score_listed(users, items), "uncertainty": self._sigma(s)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from aleator.batches import Users
 from aleator.data.frames import to_frame
@@ -90,14 +91,14 @@ def _each(model: Recommender, names: list[Any], lists: Mapping[Any, Any], name: 
         without = [user for user in names if user not in lists]
         told = "give a list for each user, or one list for all"
         require(not without, f"allow has no list for {without[0] if without else None!r}", told)
-    return [dense_items(model, lists.get(user, []), f"{name} of {user!r}").unique() for user in names]
+    return [dense_items(model, lists.get(user, []), f"{name} of {user!r}").sort().values for user in names]
 
 
 def _best_allowed(
     of: Recommender, users: Users, k: int, hidden: Users | None, mask: Tensor | None, items: Tensor
 ) -> Any:
     """The k best of each user's own items [B, width]: values and dense ids, [B, k] each."""
-    barred = items < 0
+    barred = (items < 0) | F.pad(items[:, 1:] == items[:, :-1], (1, 0))  # an id that was given twice counts once
     if mask is not None:
         barred |= ~mask[items]
     if hidden is not None:
