@@ -5,6 +5,7 @@ Each test runs for a bare model and for an AUR.
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import shutil
@@ -478,3 +479,33 @@ class TestSaveAndLoad:
         """No pickle: every file is JSON or safetensors."""
         assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "tensors.safetensors"]
         json.loads((folder / "manifest.json").read_text(), parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
+
+
+def test_an_unknown_attribute_is_refused(fitted_aur: al.AUR) -> None:
+    aur = copy.copy(fitted_aur)
+    with pytest.raises(al.AleatorError, match="unknown attribute of AUR 'lamda'; did you mean 'lam'"):
+        aur.lamda = 0.3
+    with pytest.raises(al.AleatorError, match="did you mean 'dim'"):
+        al.MF().dims = 3
+
+
+def test_lam_of_a_fitted_aur_acts(fitted_aur: al.AUR) -> None:
+    aur = copy.copy(fitted_aur)
+    aur.lam = 0.3
+    assert (aur.lam, aur.lam_used) == (0.3, 0.3)
+    assert torch.equal(aur.score([3]), fitted_aur.at(0.3).score([3]))
+    with pytest.raises(al.AleatorError, match="lam is 3"):
+        aur.lam = 3.0
+    assert aur.lam == 0.3
+
+
+def test_other_options_of_a_fitted_model_are_refused(fitted_aur: al.AUR, split: al.Split) -> None:
+    with pytest.raises(al.AleatorError, match="option alpha of AUR has no effect once it is fitted"):
+        fitted_aur.alpha = 3.0
+    model = al.MF(dim=4)
+    model.dim = 3
+    model.fit(split)
+    assert model.table.dim == 3
+    with pytest.raises(al.AleatorError, match="make a new MF with dim=5 and fit it"):
+        model.dim = 5
+    assert model.dim == 3

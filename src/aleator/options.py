@@ -89,7 +89,7 @@ class Configurable:
         made.given = {**offered, **self.given}
         made.offered = self.offered | offered.keys()
         for name, value in made.given.items():
-            setattr(made, name, value)
+            object.__setattr__(made, name, value)  # it may be fitted
         made.__post_init__()
         return made
 

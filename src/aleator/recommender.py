@@ -14,20 +14,20 @@ from torch import Tensor
 
 from aleator import checkpoint
 from aleator.batches import Histories, Users
-from aleator.data.frames import to_frame
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
 from aleator.data.vocabulary import check_ids
 from aleator.device import budget, resolve_device
-from aleator.errors import AleatorError, require
+from aleator.errors import AleatorError, require, unknown_name
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
+from aleator.ranking.lists import Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.scan import Scan, available
-from aleator.ranking.top import best, blocks
+from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
 from aleator.training.loop import Log
@@ -65,6 +65,25 @@ class Recommender(Configurable, ABC):
             for name, value in self.paper.items():
                 setattr(self, name, self.given.get(name, value))
         self.refuse_unused()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse unknown attributes. Options of a fitted recommender act or are refused, by `change`."""
+        kind = type(self)
+        option = kind.__dataclass_fields__.get(name)
+        known = option is not None or name in ("given", "offered") or any(name in vars(each) for each in kind.__mro__)
+        if not known:
+            raise unknown_name(f"attribute of {kind.__name__}", name, kind.option_names())
+        if option is not None and option.init and getattr(self, "data", None) is not None:
+            value = self.change(name, value)
+        object.__setattr__(self, name, value)
+
+    def change(self, option: str, value: Any) -> Any:
+        """The new value of an option of a fitted recommender, which must act at once. Others are refused."""
+        if value != getattr(self, option):
+            kind = type(self).__name__
+            told = f"option {option} of {kind} has no effect once it is fitted"
+            raise AleatorError(told, f"make a new {kind} with {option}={value!r} and fit it")
+        return value
 
     def unused(self) -> Mapping[str, str]:
         on_test = f"with recipe {self.recipe}, which chooses on the test part"
@@ -211,10 +230,11 @@ class Recommender(Configurable, ABC):
         k: int = 20,
         *,
         filter_seen: bool = True,
-        allow: Sequence[Any] | None = None,
-        deny: Sequence[Any] | None = None,
+        allow: Items | None = None,
+        deny: Items | None = None,
         untrained: bool = False,
         memory: int | None = None,
+        **unknown: Any,
     ) -> Any:
         """The k best items of each user.
 
@@ -222,52 +242,28 @@ class Recommender(Configurable, ABC):
             users: User ids, or {name: [item ids]} for newcomers. A history is enough: nothing is trained again.
             k: Items per user. A user with fewer candidates gets fewer rows.
             filter_seen: Leave out the items of a user's own history.
-            allow: Item ids. Only these are candidates.
-            deny: Item ids. These are not candidates.
+            allow: Item ids. Only these are candidates. {user: [item ids]} gives each user a list of their own.
+            deny: Item ids. These are not candidates. In {user: [item ids]}, users may be left out.
             untrained: Keep items without a training interaction as candidates.
             memory: Bytes that blocks of scores may take. By default it depends on the device.
+            **unknown: Any other option is refused.
 
         Returns:
             A frame with the columns user_id, item_id, rank (from 1), score, popularity (training interactions of the
                 item), tail (whether it is a tail item), and title if the data has titles. It is the kind of frame that
                 the data came in, and polars by default.
         """
-        n_items = self.fitted.n_items
-        require(
-            type(k) is not bool and isinstance(k, (int, np.integer)) and k >= 1,
-            f"k is {k!r}",
-            "give a whole number of at least 1",
-        )
-        require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
+        if "lam" in unknown:
+            raise AleatorError(
+                f"this {type(self).__name__} has no uncertainty, and so no lam", "leave lam out, or fit al.AUR"
+            )
+        for name in unknown:
+            raise unknown_name("option of recommend", name, ["filter_seen", "allow", "deny", "untrained", "memory"])
         if isinstance(users, Iterator):
             users = list(users)
-        candidates = self._candidates(allow, deny, untrained)
-        whole_lists = filter_seen and not untrained and allow is None and deny is None
-        whole = self.users(users)
-        names = self._names(users) if isinstance(users, Users) else list(users)
-        size, chunk = blocks(len(whole), n_items, self.torch_device, memory)
-        columns: dict[str, list[Any]] = {}
-        for first in range(0, max(len(whole), 1), size):  # without users it runs once, so that the columns are there
-            block = whole.part(first, min(first + size, len(whole)))
-            with torch.no_grad():
-                values, items = self.top(
-                    block, k, seen=block if filter_seen else None, candidates=[candidates], chunk=chunk
-                )[0]
-                beside = self.beside_score(block, values, whole_lists)
-                parts = {"score": values} | beside | self.explain(block, items)
-            place, rank = (items >= 0).nonzero(as_tuple=True)
-            rows = {
-                "user_id": [names[first + p] for p in place.tolist()],
-                "item_id": self.fitted.items.decode(items[place, rank].cpu().numpy()).tolist(),
-                "rank": (rank + 1).tolist(),
-            }
-            rows |= {name: value[place, rank].tolist() for name, value in parts.items()}
-            for name, values in rows.items():
-                columns.setdefault(name, []).extend(values)
-        if self.fitted.titles is not None:
-            shown = self.fitted.titles[self.fitted.items.encode(columns["item_id"])]
-            columns["title"] = shown.astype(object).tolist()
-        return to_frame(columns, self.fitted.frame)
+        return lists(
+            self, users, k, filter_seen=filter_seen, allow=allow, deny=deny, untrained=untrained, memory=memory
+        )
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
         """Sort candidates from elsewhere by this recommender's own scores, for each user.
@@ -319,10 +315,6 @@ class Recommender(Configurable, ABC):
         popularity = torch.from_numpy(self.fitted.popularity).to(items.device)
         return {"popularity": popularity[items], "tail": self.tail_mask[items]}
 
-    def _names(self, users: Users) -> list[Any]:
-        known = self.fitted.users.decode(users.index.clamp_min(0).cpu().numpy()).tolist()
-        return [name if index >= 0 else None for name, index in zip(known, users.index.tolist(), strict=True)]
-
     def without_history(self, scores: Tensor, users: Users, items: Tensor | None) -> Tensor:
         """`scores` [B, n], where users without a history get the share of all users who took each item."""
         empty = users.size == 0
@@ -332,20 +324,7 @@ class Recommender(Configurable, ABC):
         return torch.where(empty[:, None], share if items is None else share[items], scores)
 
     def _items(self, items: Sequence[Any]) -> Tensor:
-        require(not isinstance(items, str), f"items is {items!r}", "give a list of item ids")
-        return torch.from_numpy(check_ids(self.fitted.items, list(items), "item")).to(self.torch_device)
-
-    def _candidates(self, allow: Sequence[Any] | None, deny: Sequence[Any] | None, untrained: bool) -> Tensor | None:
-        trained = torch.from_numpy(self.fitted.popularity > 0).to(self.torch_device)
-        mask = torch.ones_like(trained) if untrained else trained
-        if allow is not None:
-            allowed = torch.zeros_like(mask)
-            allowed[self._items(allow)] = True
-            mask = mask & allowed
-        if deny is not None:
-            mask = mask.clone()
-            mask[self._items(deny)] = False
-        return None if bool(mask.all()) else mask
+        return dense_items(self, items)
 
     def save(self, folder: checkpoint.Path_) -> None:
         """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.

@@ -439,8 +439,9 @@ class AUR(Recommender):
             k: Items per user. A user with fewer candidates gets fewer rows.
             lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
             **options: `filter_seen=False` keeps the items of a user's own history. `allow` is a list of item ids: only
-                these are candidates. `deny` is a list of item ids to leave out. `untrained=True` keeps items without a
-                training interaction. `memory` is the number of bytes that blocks of scores may take.
+                these are candidates. `deny` is a list of item ids to leave out. Both may be
+                {user: [item ids]}. `untrained=True` keeps items without a training interaction.
+                `memory` is the number of bytes that blocks of scores may take.
 
         Returns:
             A frame with the columns user_id, item_id, rank (from 1), score, confidence, expectation, uncertainty,
@@ -493,6 +494,11 @@ class AUR(Recommender):
         if lam != self.lam_used:
             self.chance = None  # it was learned at another lam
         self.lam_used = float(lam)
+
+    def change(self, option: str, value: Any) -> Any:
+        if option == "lam":
+            self.set_lam(value)
+        return value if option in ("lam", "model", "estimator") else super().change(option, value)
 
     def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
