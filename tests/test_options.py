@@ -135,3 +135,14 @@ def test_recipe_paper_sets_what_was_not_given() -> None:
     assert (aur.estimator.self_exclude, aur.estimator.weight_decay, aur.estimator.batch_size) == (False, 0.0, 32)
     assert aur.objective.floor == 1e-3
     assert al.AUR(al.MF(), recipe="paper", floor=0.2).objective.floor == 0.2
+
+
+def test_an_option_without_its_name_is_refused_with_an_example() -> None:
+    with pytest.raises(
+        al.AleatorError, match=r"Thing was given 8 without .*; name the option, such as Thing\(size=8\)"
+    ):
+        Thing(8)  # type: ignore[misc]
+    with pytest.raises(al.AleatorError, match=r"such as MF\(dim=8\)"):
+        al.MF(8)  # type: ignore[misc]
+    with pytest.raises(al.AleatorError, match="AUR was given 0.5 without"):
+        al.AUR(al.MF(), 0.5)  # type: ignore[misc]

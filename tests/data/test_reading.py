@@ -176,8 +176,8 @@ def test_every_source_can_drop_missing_values(kind: str, tmp_path: Path) -> None
         "weight": [1.0, 2.0, 3.0, None],
     }
     pl.DataFrame(whole).write_parquet(tmp_path / "a.parquet")
-    floats = {"user": [large, 2, 3, 4], "item": list("abcd"), "weight": [1.0, np.nan, np.nan, np.nan]}
-    np.savez(tmp_path / "a.npz", **{name: np.array(values) for name, values in floats.items()})
+    floats: dict[str, Any] = {"user": [large, 2, 3, 4], "item": list("abcd"), "weight": [1.0, np.nan, np.nan, np.nan]}
+    np.savez(tmp_path / "a.npz", **floats)
     sources = {
         "pandas": pd.DataFrame({**whole, "user": pd.array(whole["user"], dtype="Int64")}),
         "polars": pl.DataFrame(whole),
@@ -191,13 +191,13 @@ def test_every_source_can_drop_missing_values(kind: str, tmp_path: Path) -> None
 
 def test_nothing_is_left_after_dropping(tmp_path: Path) -> None:
     for source in (file(tmp_path, "a.csv", "user,item\n,1\n2,\n"), {"user": [None], "item": [1]}):
-        with pytest.raises(AleatorError, match="every row of .* has a missing value"):
+        with pytest.raises(AleatorError, match=r"every row of .* has a missing value"):
             read(source, missing="drop")
 
 
 def test_negative_quantities_are_dropped_by_min_rating(tmp_path: Path) -> None:
     path = file(tmp_path, "a.csv", "user,item,quantity\n1,1,2\n1,2,-1\n")
-    with pytest.raises(AleatorError, match="a weight is not positive; .* min_rating"):
+    with pytest.raises(AleatorError, match=r"a weight is not positive; .* min_rating"):
         read(path, weight="quantity")
     data = read(path, weight="quantity", rating="quantity", min_rating=1)
     assert pairs(data) == [(1, 1)]

@@ -34,6 +34,8 @@ def read_text(path: Path, format: str, reading: Reading) -> pl.DataFrame:
         if len(separator) > 1:
             return _split_lines(source, separator, has_header)
         table = pl.read_csv(source, separator=separator, has_header=has_header, infer_schema=False)
+        if any("\ufffd" in name for name in table.columns):  # polars replaces wrong bytes of a header
+            raise UnicodeError
         # RecBole's atomic files: the header gives name:type
         return table.rename(lambda name: name.partition(":")[0]) if format == "inter" else table
 
