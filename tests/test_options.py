@@ -138,11 +138,11 @@ def test_recipe_paper_sets_what_was_not_given() -> None:
 
 
 def test_an_option_without_its_name_is_refused_with_an_example() -> None:
-    with pytest.raises(
-        al.AleatorError, match=r"Thing was given 8 without .*; name the option, such as Thing\(size=8\)"
-    ):
-        Thing(8)  # type: ignore[misc]
-    with pytest.raises(al.AleatorError, match=r"such as MF\(dim=8\)"):
-        al.MF(8)  # type: ignore[misc]
-    with pytest.raises(al.AleatorError, match="AUR was given 0.5 without"):
-        al.AUR(al.MF(), 0.5)  # type: ignore[misc]
+    makers: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
+        (Thing, (8,), r"Thing was given 8 without .*; name the option, such as Thing\(size=8\)"),
+        (al.MF, (8,), r"such as MF\(dim=8\)"),
+        (al.AUR, (al.MF(), 0.5), r"AUR was given 0\.5 without"),
+    ]
+    for make, given, says in makers:
+        with pytest.raises(al.AleatorError, match=says):
+            make(*given)
