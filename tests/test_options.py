@@ -135,3 +135,14 @@ def test_recipe_paper_sets_what_was_not_given() -> None:
     assert (aur.estimator.self_exclude, aur.estimator.weight_decay, aur.estimator.batch_size) == (False, 0.0, 32)
     assert aur.objective.floor == 1e-3
     assert al.AUR(al.MF(), recipe="paper", floor=0.2).objective.floor == 0.2
+
+
+def test_an_option_without_its_name_is_refused_with_an_example() -> None:
+    makers: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
+        (Thing, (8,), r"Thing was given 8 without .*; name the option, such as Thing\(size=8\)"),
+        (al.MF, (8,), r"such as MF\(dim=8\)"),
+        (al.AUR, (al.MF(), 0.5), r"AUR was given 0\.5 without"),
+    ]
+    for make, given, says in makers:
+        with pytest.raises(al.AleatorError, match=says):
+            make(*given)

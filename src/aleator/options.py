@@ -34,6 +34,7 @@ class Configurable:
     def __new__(cls, *args: Any, **options: Any) -> Self:
         hints = typing.get_type_hints(cls)
         known = cls.option_names()
+        cls._require_names(args)
         for name, value in options.items():
             if name not in known:
                 raise unknown_name(f"option of {cls.__name__}", name, known)
@@ -54,6 +55,19 @@ class Configurable:
     def option_names(cls) -> list[str]:
         """The names of all options."""
         return [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+
+    @classmethod
+    def _require_names(cls, args: tuple[Any, ...]) -> None:
+        """Refuse options that were given without their name."""
+        fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+        without = args[sum(not field.kw_only for field in fields) :]
+        if without:
+            own = [name for name in cls.__annotations__ if name in cls.option_names()]
+            example = (own or cls.option_names())[0]
+            raise AleatorError(
+                f"{cls.__name__} was given {without[0]!r} without the name of an option",
+                f"name the option, such as {cls.__name__}({example}={without[0]!r})",
+            )
 
     def __post_init__(self) -> None:
         """Check the options. Subclasses call this first."""

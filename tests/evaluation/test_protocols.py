@@ -331,3 +331,36 @@ def test_a_report_is_json_with_the_three_protocols_by_name() -> None:
     for protocol in PROTOCOLS:
         assert read[protocol]["recall@20"] == report.mean(protocol, "recall@20")
     assert read["about"]["users"] == len(report.users)
+
+
+SMALL = al.read({"user": [1, 1, 1, 2, 2, 2], "item": [1, 2, 3, 1, 2, 3]}).split(valid=0.0, test=0.34, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"k": 20.0}, "k is 20.0; give whole numbers of at least 1"),
+        ({"k": (5, 2.5)}, "give whole numbers"),
+        ({"k": "20"}, "give whole numbers"),
+        ({"k": True}, "give whole numbers"),
+        ({"k": 0}, "give whole numbers"),
+        ({"k": ()}, "give whole numbers"),
+        ({"tail": 0.5}, r"tail is 0.5; give a rule, such as Tail.mass\(0.5\)"),
+        ({"tail": "mass:0.5"}, "give a rule"),
+        ({"empty": "drop"}, "give 'skip' or 'zero'"),
+    ],
+)
+def test_wrong_options_get_a_message(options: dict[str, Any], says: str) -> None:
+    model = Fake(SMALL.train, np.zeros((2, 3)))
+    with pytest.raises(al.AleatorError, match=says):
+        evaluate(model, SMALL, **options)
+    with pytest.raises(al.AleatorError, match="a str is no model"):
+        evaluate("model", SMALL)  # type: ignore[arg-type]
+
+
+def test_a_misspelt_metric_gets_the_nearest_name() -> None:
+    report = evaluate(Fake(SMALL.train, np.zeros((2, 3))), SMALL, k=np.int64(20))  # type: ignore[arg-type]
+    with pytest.raises(al.AleatorError, match=r"'recal@20'; did you mean 'recall@20'\?"):
+        report.mean("overall", "recal@20")
+    with pytest.raises(al.AleatorError, match="unknown protocol 'tail'; known: overall"):
+        report.mean("tail", "recall@20")

@@ -9,9 +9,10 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from aleator.cli.options import DATA_ROOT, DATASET, JSON, MIN_RATING, TAIL, show_json
+from aleator.cli.options import DATA_ROOT, DATASET, JSON, TAIL, show_json
+from aleator.cli.reading import reads
 from aleator.data import catalog
-from aleator.data.formats import write
+from aleator.data.formats import check_place, write
 from aleator.data.interactions import Interactions
 from aleator.data.opening import open_dataset, open_file
 from aleator.data.splits import By, Split
@@ -19,20 +20,20 @@ from aleator.data.tail import DEFAULT_TAIL, Tail
 from aleator.errors import AleatorError, require
 
 app = typer.Typer(help="Describe, split or convert interactions.", no_args_is_help=True)
-K_CORE = Annotated[int | None, typer.Option(help="Keep users and items with at least this many interactions.")]
 
 
 @app.command()
+@reads
 def describe(
     dataset: DATASET,
     data_root: DATA_ROOT = None,
     tail: TAIL = None,
-    min_rating: MIN_RATING = None,
-    k_core: K_CORE = None,
     json: JSON = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Show the numbers of users, items and pairs in the files, and which items are tail items."""
-    opened = open_dataset(dataset, data_root, min_rating=min_rating, k_core=k_core)
+    opened = open_dataset(dataset, data_root, **reading)
     about = described(opened, Tail.parse(tail) if tail else DEFAULT_TAIL)
     if json:
         show_json(about)
@@ -83,6 +84,7 @@ def _about_tail(tail: Tail, popularity: NDArray[np.int64]) -> dict[str, Any]:
 
 
 @app.command()
+@reads
 def split(
     dataset: DATASET,
     out: Annotated[Path, typer.Option(help="New folder for the train, valid and test files.")],
@@ -91,14 +93,17 @@ def split(
     test: Annotated[float, typer.Option(help="Share of all pairs for the test.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 0,
     format: Annotated[str, typer.Option(help="Format of the files: csv, tsv, parquet, inter or npz.")] = "parquet",
-    min_rating: MIN_RATING = None,
-    k_core: K_CORE = None,
     json: JSON = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Split a file of interactions into train, validation and test files."""
-    made = open_file(dataset, min_rating=min_rating, k_core=k_core).split(valid=valid, test=test, by=by, seed=seed)
+    check_place(out / f"train.{format}", folder_exists=False)
     free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
     require(free, f"'{out}' is not empty", "give a new folder")
+    opened = open_file(dataset, **reading)
+    made = opened.split(valid=valid, test=test, by=by, seed=seed)
+    notes = [*opened.notes, *(["titles are not written; give --titles to fit"] if "titles" in reading else [])]
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -109,21 +114,25 @@ def split(
             write(part, out / f"{name}.{format}")
             written[name] = len(part)
     if json:
-        show_json({"out": str(out), **written})
-    else:
-        print(f"{out}: " + ", ".join(f"{name} {count:,}" for name, count in written.items()) + " pairs")
+        show_json({"out": str(out), **written, "notes": notes})
+        return
+    for note in notes:
+        print(f"note: {note}")
+    print(f"{out}: " + ", ".join(f"{name} {count:,}" for name, count in written.items()) + " pairs")
 
 
 @app.command()
+@reads
 def convert(
     source: Annotated[str, typer.Argument(help="File of interactions.")],
     target: Annotated[Path, typer.Argument(help="File to write. It ends in csv, tsv, parquet, inter or npz.")],
-    min_rating: MIN_RATING = None,
-    k_core: K_CORE = None,
     json: JSON = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Convert a file of interactions to another format."""
-    opened = open_file(source, min_rating=min_rating, k_core=k_core)
+    check_place(target)
+    opened = open_file(source, **reading)
     write(opened, target)
     if json:
         show_json({"out": str(target), "pairs": len(opened), "notes": list(opened.notes)})

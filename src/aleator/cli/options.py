@@ -32,7 +32,6 @@ SET = Annotated[
     typer.Option("--set", help="Set an option, such as alpha=2, model.dim=256 or estimator.lr=0.001. Repeatable."),
 ]
 CONFIG = Annotated[Path | None, typer.Option(help="TOML file of options, with tables named model and estimator.")]
-MIN_RATING = Annotated[float | None, typer.Option(help="Keep only pairs with at least this rating (files only).")]
 RECIPE = Annotated[
     RecipeName,
     typer.Option(

@@ -13,7 +13,8 @@ import typer
 
 from aleator.aur.build import parse_settings
 from aleator.aur.choice import Select
-from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, MIN_RATING, QUIET, RECIPE, SET, show_json, show_table
+from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, QUIET, RECIPE, SET, show_json, show_table
+from aleator.cli.reading import reads
 from aleator.data.opening import open_dataset
 from aleator.errors import require
 from aleator.recipe import DEFAULT_RECIPE, RecipeName
@@ -24,6 +25,7 @@ FIGURES = (*tuning.FIGURES, "lam", "epochs", "seconds")
 SHOWN = 5  # trials in the table beside the defaults
 
 
+@reads
 def tune(
     dataset: DATASET,
     model: Annotated[str, typer.Option(help="The model of the expectation.")] = "mf",
@@ -51,12 +53,13 @@ def tune(
     max_epochs: Annotated[
         int | None, typer.Option(help="Largest number of epochs of each part that is trained in epochs.")
     ] = None,
-    min_rating: MIN_RATING = None,
     recipe: RECIPE = DEFAULT_RECIPE,
     set: SET = None,
     config: CONFIG = None,
     quiet: QUIET = False,
     json: JSON = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Search for good options on the validation part. Options given with --set or --config stay fixed.
 
@@ -67,7 +70,7 @@ def tune(
     _check_places(study, out)
     try:
         found = tuning.tune(
-            open_dataset(dataset, data_root, min_rating=min_rating),
+            open_dataset(dataset, data_root, **reading),
             model,
             uncertainty=uncertainty,
             only=only,

@@ -19,7 +19,6 @@ from aleator.cli.options import (
     DATA_ROOT,
     DATASET,
     JSON,
-    MIN_RATING,
     QUIET,
     RECIPE,
     SET,
@@ -28,6 +27,7 @@ from aleator.cli.options import (
     show_json,
     show_table,
 )
+from aleator.cli.reading import reads
 from aleator.data.opening import open_dataset, open_split
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
@@ -41,6 +41,7 @@ MODEL_FOLDER = Annotated[Path, typer.Argument(help="Folder of a saved model, wri
 DEVICE = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
 
 
+@reads
 def fit(
     dataset: DATASET,
     out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
@@ -58,7 +59,6 @@ def fit(
     max_epochs: Annotated[
         int | None, typer.Option(help="Largest number of epochs of each part that is trained in epochs.")
     ] = None,
-    min_rating: MIN_RATING = None,
     recipe: RECIPE = DEFAULT_RECIPE,
     set: SET = None,
     config: CONFIG = None,
@@ -66,6 +66,8 @@ def fit(
         bool, typer.Option("--quiet", help="Show no progress, and print the summary alone.", callback=set_quiet)
     ] = False,
     json: JSON = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Fit a model and the uncertainty estimator beside it, and save both."""
     recommender = build(
@@ -79,7 +81,7 @@ def fit(
         max_epochs=max_epochs,
     )
     check_target(out)
-    opened = open_dataset(dataset, data_root, min_rating=min_rating)
+    opened = open_dataset(dataset, data_root, **reading)
     start = time.perf_counter()
     recommender.fit(opened)
     recommender.save(out)
@@ -134,6 +136,7 @@ def _explained(aur: AUR) -> list[str]:
     return lines
 
 
+@reads
 def evaluate(
     folder: MODEL_FOLDER,
     dataset: DATASET,
@@ -148,15 +151,16 @@ def evaluate(
         RecipeName | None, typer.Option(help="ours, test or paper. By default that of the model.")
     ] = None,
     device: DEVICE = "auto",
-    min_rating: MIN_RATING = None,
     quiet: QUIET = False,
     json: JSON = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Evaluate a saved model on the test part under the three protocols."""
     recommender = load_model(folder, device)
     if lam is not None:
         _with_uncertainty(recommender).set_lam(lam)
-    opened = open_split(dataset, data_root, min_rating=min_rating)
+    opened = open_split(dataset, data_root, **reading)
     report = run_evaluate(
         recommender, opened, tail=Tail.parse(tail) if tail else None, k=k or (20, 50), empty=empty, recipe=recipe
     )

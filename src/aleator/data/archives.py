@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from aleator.data.columns import ALIASES, Columns, Names, by_role, typed, unused_note
+from aleator.data.reading import Reading
 from aleator.errors import require, unreadable
 
 PARTS = ("train", "valid", "test")
@@ -24,7 +25,7 @@ def read_parts(path: str | os.PathLike[str]) -> dict[str, Columns]:
     return _parts(_load(path))
 
 
-def read_archive(path: Path, named: Names) -> tuple[Columns, list[str]]:
+def read_archive(path: Path, named: Names, reading: Reading) -> tuple[Columns, list[str]]:
     """The columns of an archive by role, with notes.
 
     An archive of parts gives the pairs of all parts together, with the columns that all parts have.
@@ -33,11 +34,11 @@ def read_archive(path: Path, named: Names) -> tuple[Columns, list[str]]:
     parts = _parts(arrays)
     names = [name for name in PARTS if name in parts]
     if "" in parts or "train" not in names or any(named.values()):
-        return by_role(arrays, named, f"'{path}'")
+        return by_role(arrays, named, f"'{path}'", reading)
     shared = [role for role in ALIASES if all(role in parts[name] for name in names)]
     columns: Columns = {}
     for role in shared:
-        columns[role] = np.concatenate([typed(parts[name][role], role, role, f"'{path}'") for name in names])
+        columns[role] = np.concatenate([typed(parts[name][role], role, role, f"'{path}'", reading) for name in names])
     notes = [f"parts put together: {', '.join(names)}"] if len(names) > 1 else []
     notes += unused_note(arrays, [f"{name}_{role}" for name in names for role in shared])
     return columns, notes

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aleator.data.arrays import Array, flat
+from aleator.data.reading import Reading
 from aleator.errors import AleatorError, require
 
 # The usual names of the column of each role, in lower case. An earlier name wins over a later one.
@@ -26,13 +27,14 @@ Columns = dict[str, Any]  # role -> values [n]
 Names = dict[str, str | None]  # role -> the name that the caller gave to its column, or None
 
 
-def find_roles(present: Sequence[Any], named: Names, where: str) -> tuple[dict[str, Any], list[str]]:
+def find_roles(present: Sequence[Any], named: Names, where: str, hint: str = "") -> tuple[dict[str, Any], list[str]]:
     """Find the column of each role.
 
     Args:
         present: Names of all columns.
         named: Names that the caller gave. The other roles are found by their usual names.
         where: What has the columns, for error messages.
+        hint: What else may help if a column is not found.
 
     Returns:
         The name of the column of each role that has one, and a note about the columns without a role.
@@ -51,7 +53,11 @@ def find_roles(present: Sequence[Any], named: Names, where: str) -> tuple[dict[s
             if found is not None:
                 chosen[role] = found
     for role in IDS:
-        require(role in chosen, f"{where} has no {role} column among {listed}", f"name it with {role}=")
+        require(
+            role in chosen,
+            f"{where} has no {role} column among {listed}",
+            f"name it with {role}= (--{role} in a shell){hint and f', {hint}'}",
+        )
     distinct = chosen["user"] != chosen["item"]
     require(distinct, f"column '{chosen['user']}' is named as user and item", "name two columns")
     return chosen, unused_note(present, list(chosen.values()))
@@ -72,32 +78,64 @@ def require_nothing_named(named: Names, where: str) -> None:
 def require_none_missing(n_missing: int, name: Any, where: str) -> None:
     """Raise an error if a column has missing values."""
     require(
-        n_missing == 0, f"column '{name}' of {where} has {n_missing} missing values", "fill them or drop those rows"
+        n_missing == 0,
+        f"column '{name}' of {where} has {n_missing} missing values",
+        "fill them, or drop those rows with missing='drop' (--missing drop in a shell)",
     )
 
 
-def by_role(columns: Mapping[Any, Any], named: Names, where: str) -> tuple[Columns, list[str]]:
+def dropped_note(complete: Array, where: str) -> list[str]:
+    """A list with one note about rows with missing values, or an empty list. `complete` is a mask of the other rows."""
+    dropped = int((~complete).sum())
+    require(dropped < len(complete), f"every row of {where} has a missing value", "name other columns")
+    return [f"missing: {dropped} of {len(complete)} rows dropped"] if dropped else []
+
+
+def by_role(columns: Mapping[Any, Any], named: Names, where: str, reading: Reading) -> tuple[Columns, list[str]]:
     """The columns of a dict of arrays or lists by role, and a note about those that were not used."""
     chosen, notes = find_roles(list(columns), named, where)
-    return {role: typed(columns[name], role, name, where) for role, name in chosen.items()}, notes
+    found = {role: flat(columns[name]) for role, name in chosen.items()}
+    same_length = len({len(column) for column in found.values()}) == 1  # otherwise there is an error later
+    if reading.missing == "drop" and same_length:
+        complete = ~np.logical_or.reduce([_is_missing(column) for column in found.values()])
+        notes = notes + dropped_note(complete, where)
+        found = {role: column[complete] for role, column in found.items()}
+    return {role: typed(column, role, chosen[role], where, reading) for role, column in found.items()}, notes
 
 
-def typed(values: Any, role: str, name: Any, where: str) -> Array:
+def _is_missing(column: Array) -> Array:
+    """Which values are None, NaN or NaT, a mask [n]."""
+    if column.dtype.kind in "fM":
+        return np.isnan(column) if column.dtype.kind == "f" else np.isnat(column)
+    if column.dtype.kind != "O":
+        return np.zeros(len(column), bool)
+    nothing = ("NoneType", "NAType", "NaTType")
+    values = column.tolist()
+    missing = (type(v).__name__ in nothing or (isinstance(v, float) and v != v) for v in values)  # NaN is not NaN
+    return np.fromiter(missing, bool, len(values))
+
+
+def typed(values: Any, role: str, name: Any, where: str, reading: Reading) -> Array:
     """The values of a column as an array of the type that its role needs.
 
-    Ids stay as they are. Texts become numbers; in a column of times they may also be ISO dates.
+    Ids stay as they are. Texts become numbers. In a column of times they may also be dates, in ISO form or
+    as `reading` says.
     """
     column = flat(values)
     if role in IDS or column.dtype.kind not in "OUT":
         return column
-    found = _as_numbers(column)
-    if found is None and role == "time":
-        found = _as_dates(column)
+    if role == "time" and reading.dates:
+        found, wanted, option = reading.moments(column), f"dates like {' or '.join(reading.dates)}", "dates"
+    else:
+        numbers = reading.numbers(column)
+        found, wanted, option = None if numbers is None else _as_numbers(numbers), "numbers", "decimal"
+        if found is None and role == "time":
+            found, wanted, option = _as_dates(column), "numbers or ISO dates", "dates"
     if found is None:
-        wanted = "numbers or ISO dates" if role == "time" else "numbers"
+        example = {"dates": "'%d.%m.%Y %H:%M'", "decimal": "','"}[option]
         raise AleatorError(
             f"column '{name}' of {where} is read as the {role} but does not hold {wanted}",
-            f"name another column with {role}=",
+            f"name another column with {role}=, or say how it is written with {option}=, such as {example}",
         )
     return found
 

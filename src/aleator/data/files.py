@@ -11,6 +11,7 @@ import numpy as np
 from aleator.data.archives import read_archive
 from aleator.data.arrays import Array
 from aleator.data.columns import Columns, Names, require_nothing_named
+from aleator.data.reading import Reading
 from aleator.data.tables import TABLES, read_parquet, read_text_table
 from aleator.errors import AleatorError, require, unknown_name, unreadable
 
@@ -30,20 +31,22 @@ FORMAT_OF_ENDING = {
 }
 
 
-def read_file(path: Path, format: str | None, named: Names) -> tuple[Columns, list[str]]:
+def read_file(path: Path, format: str | None, named: Names, reading: Reading) -> tuple[Columns, list[str]]:
     """The columns of a file by role, with notes. The name of the file shows its format unless `format` is given."""
     require_file(path)
     format = format_of(path) if format is None else format.lower()
     if format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
+    if format in ("npz", "adjacency", "parquet"):
+        reading.require_no_text(f"'{path}'")
     if format == "npz":
-        return read_archive(path, named)
+        return read_archive(path, named, reading)
     if format == "adjacency":
         require_nothing_named(named, f"'{path}'")
         return _read_adjacency(path), []
     if format == "parquet":
-        return read_parquet(path, named)
-    return read_text_table(path, format, named)
+        return read_parquet(path, named, reading)
+    return read_text_table(path, format, named, reading)
 
 
 def require_file(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ import scipy.sparse as sp
 from aleator.data.columns import ALIASES, Columns, Names, by_role, require_nothing_named
 from aleator.data.files import format_of, read_file, require_file
 from aleator.data.interactions import Duplicates, Interactions
+from aleator.data.reading import Missing, Reading
 from aleator.data.tables import read_frame, read_table
+from aleator.data.text import WITHOUT_HEADER
 from aleator.errors import AleatorError, need, require, unknown_name
 
 WRITTEN = ("csv", "tsv", "parquet", "inter", "npz")
@@ -34,13 +36,19 @@ def read(
     min_rating: float | None = None,
     k_core: int | None = None,
     duplicates: Duplicates = "first",
+    sep: str | None = None,
+    encoding: str = "utf-8",
+    decimal: str = ".",
+    dates: str | Sequence[str] | None = None,
+    missing: Missing = "error",
     **about: Any,
 ) -> Interactions:
     """Read interactions from a file, a frame, a dict of columns or a sparse matrix.
 
     Columns are found by their usual names, such as user_id, movieId or timestamp, unless they are named here. The
     types of ids are kept. In text files, which have no types, ids become integers if that changes none of them;
-    otherwise they stay texts ("007").
+    otherwise they stay texts ("007"). Floats without a fraction, which pandas makes of integers beside missing values,
+    become integers, and a note says so.
 
     Args:
         source: A path, a pandas, polars or arrow frame, a dict of columns, or a scipy sparse matrix of users by
@@ -57,6 +65,14 @@ def read(
         k_core: Keep only users and items with at least this many interactions among those that are kept.
         duplicates: What to do with a pair in several rows. "first" keeps the first row in time (in file order
             without times). "sum" adds up the weights.
+        sep: Separator of the columns of a text file. By default comma, semicolon, tab, "|" or "::", whichever the first
+            lines show, for csv and tsv.
+        encoding: Encoding of a text file and of a text file of titles, such as "latin-1".
+        decimal: Decimal mark of numbers that are texts, "." or ",".
+        dates: Format of times that are texts, such as "%m/%d/%Y %H:%M" for 12/1/2010 8:26 or "%d.%m.%Y" for 01.12.2010.
+            Of several formats, the first that fits a text is used. By default times are numbers or ISO dates.
+        missing: What to do with rows that lack a value in a column that is used. "error" refuses them. "drop" leaves
+            them out, and a note counts them.
         **about: `in_time_order=True` says that the rows of each user are in order of time.
 
     Returns:
@@ -73,30 +89,33 @@ def read(
     for name in about:
         if name != "in_time_order":
             known = ["format", *named, "titles", "min_rating", "k_core", "duplicates", "in_time_order"]
+            known += ["sep", "encoding", "decimal", "dates", "missing"]
             raise unknown_name("option of read", name, known)
-    columns, frame, notes = _columns(source, format, named)
+    reading = Reading.of(sep, encoding, decimal, dates, missing)
+    columns, frame, notes = _columns(source, format, named, reading)
     data = Interactions.of(
         **columns, min_rating=min_rating, duplicates=duplicates, frame=frame, notes=tuple(notes), **about
-    )
+    ).with_whole_ids()
     if data.rating is not None and min_rating is None:
         note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
         data = replace(data, notes=(*data.notes, note))
     data = data.clean(k_core=k_core)
-    return data if titles is None else data.with_titles(read_titles(titles))
+    return data if titles is None else data.with_titles(read_titles(titles, encoding))
 
 
-def _columns(source: Any, format: str | None, named: Names) -> tuple[Columns, str | None, list[str]]:
+def _columns(source: Any, format: str | None, named: Names, reading: Reading) -> tuple[Columns, str | None, list[str]]:
     """The columns of any source by role, the kind of frame it is (or None), and notes."""
     if isinstance(source, (str, os.PathLike)):
-        columns, notes = read_file(Path(source), format, named)
+        columns, notes = read_file(Path(source), format, named, reading)
         return columns, None, notes
     require(format is None, "format was given but the source is not a file", "leave format out")
+    reading.require_no_text("the source")
     if sp.issparse(source):
         return _matrix(source, named), None, []
     if isinstance(source, Mapping):
-        columns, notes = by_role(source, named, "the dict")
+        columns, notes = by_role(source, named, "the dict", reading)
         return columns, None, notes
-    return read_frame(source, named)
+    return read_frame(source, named, reading)
 
 
 def _matrix(matrix: Any, named: Names) -> Columns:
@@ -110,21 +129,25 @@ def _matrix(matrix: Any, named: Names) -> Columns:
     return columns if (weight == 1).all() else {**columns, "weight": weight}
 
 
-def read_titles(source: Mapping[Any, str] | str | os.PathLike[str]) -> dict[Any, str]:
+def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], encoding: str = "utf-8") -> dict[Any, str]:
     """Item titles by external id, from a mapping or from a table file.
 
     In a file, the item column is the first with a usual name, or else the first of all. The title column is the first
-    named title, name or movie_title, or else the last of all.
+    named title, name or movie_title, or else the last of all. MovieLens' movies.dat has no names: there they
+    are the first and the second column.
     """
     if isinstance(source, Mapping):
         return dict(source)
     path = Path(source)
     require_file(path)
-    table = read_table(path, format_of(path))
+    format = format_of(path)
+    table = read_table(path, format, Reading(encoding=encoding))
     require(table.width > 1, f"'{path}' has one column", "give a file with an item column and a title column")
     item_columns = [*ALIASES["item"].split(), "id"]
     item = next((name for name in table.columns if name.lower() in item_columns), table.columns[0])
     title = next((name for name in table.columns if name.lower() in TITLE_COLUMNS), table.columns[-1])
+    if format in WITHOUT_HEADER:
+        title = table.columns[1]
     pairs = zip(table[item].to_list(), table[title].to_list(), strict=True)
     return {item_id: text for item_id, text in pairs if text is not None}
 
@@ -148,10 +171,7 @@ def write(data: Interactions, path: str | os.PathLike[str]) -> None:
         Interactions(2 pairs, 2 users, 2 items)
     """
     target = Path(path)
-    format = target.suffix.lstrip(".").lower()
-    endings = "csv, tsv, parquet, inter or npz"
-    require(format in WRITTEN, f"'{target.name}' does not name a format that can be written", f"end it in {endings}")
-    require(target.parent.is_dir(), f"there is no folder '{target.parent}'", "make it first")
+    format = check_place(target)
     columns: Columns = {"user": data.users.decode(data.user), "item": data.items.decode(data.item)}
     optional = {"rating": data.rating, "weight": data.weight, "time": data.time}
     columns |= {name: values for name, values in optional.items() if values is not None}
@@ -164,6 +184,16 @@ def write(data: Interactions, path: str | os.PathLike[str]) -> None:
         raise AleatorError(problem, "check the folder and the free space") from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def check_place(target: Path, folder_exists: bool = True) -> str:
+    """The format of a file to write. Raise an error if its name shows none, or if there is no folder for it."""
+    format = target.suffix.lstrip(".").lower()
+    endings = "csv, tsv, parquet, inter or npz"
+    require(format in WRITTEN, f"'{target.name}' does not name a format that can be written", f"end it in {endings}")
+    there = target.parent.is_dir() or not folder_exists
+    require(there, f"there is no folder '{target.parent}'", "make it first")
+    return format
 
 
 def _write(columns: Columns, target: Path, format: str) -> None:

@@ -120,7 +120,9 @@ class Interactions:
             **rest,
         )
         made._check()
-        return made._rated_at_least(min_rating)._merged(duplicates)
+        kept = made._rated_at_least(min_rating)
+        kept._check_weights()
+        return kept._merged(duplicates)
 
     def __len__(self) -> int:
         return len(self.user)
@@ -264,9 +266,11 @@ class Interactions:
         lengths = {len(column) for column in columns if column is not None}
         require(len(lengths) == 1, "the columns differ in length", "give one value for each row in every column")
         require(len(self) > 0, "there are no interactions", "check that the file has rows below its header")
-        if self.weight is not None:
-            positive = bool((self.weight > 0).all())
-            require(positive, "a weight is not positive", "give weights above 0 or drop those rows")
+
+    def _check_weights(self) -> None:
+        positive = self.weight is None or bool((self.weight > 0).all())
+        remedy = "drop those rows; to do that while reading, name the column as rating too and give min_rating"
+        require(positive, "a weight is not positive", remedy)
 
     def _weight_or_ones(self) -> NDArray[np.float32]:
         return np.ones(len(self), np.float32) if self.weight is None else self.weight
@@ -306,6 +310,20 @@ class Interactions:
             rows = fewer
         require(bool(rows.any()), "cleaning left no interactions", "lower k_core")
         return self.take(rows, f"{k}-core: {int((~rows).sum())} of {len(rows)} rows dropped")
+
+    def with_whole_ids(self) -> Interactions:
+        """The same interactions, with integers in place of ids that are floats without a fraction (12000.0).
+
+        pandas turns integers into floats where a column has missing values.
+        """
+        made = self
+        for kind, name in (("user", "users"), ("item", "items")):
+            ids = getattr(self, name).ids
+            if ids.dtype.kind == "f" and bool(((ids == np.rint(ids)) & (np.abs(ids) < 2**53)).all()):
+                note = f"{kind} ids: floats without a fraction became integers"
+                new: dict[str, Any] = {name: Vocabulary(ids.astype(np.int64)), "notes": (*made.notes, note)}
+                made = replace(made, **new)  # the order of the ids stays, so dense ids do too
+        return made
 
     def _without_unused_ids(self) -> Interactions:
         used_users = count(self.user, self.n_users) > 0

@@ -137,13 +137,20 @@ def _nothing_of(data: Interactions) -> Interactions:
 def _with_shared_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
     """The parts with one vocabulary of users and one of items; train has the titles of all parts."""
     typed = any(part.frame is not None for part in parts.values())
-    users, user_of = _one_vocabulary([part.users.ids for part in parts.values()], typed, "user")
-    items, item_of = _one_vocabulary([part.items.ids for part in parts.values()], typed, "item")
+    sides = {kind: [getattr(part, f"{kind}s").ids for part in parts.values()] for kind in ("user", "item")}
+    users, user_of = _one_vocabulary(sides["user"], typed, "user")
+    items, item_of = _one_vocabulary(sides["item"], typed, "item")
+    notes = tuple(
+        f"{kind} ids: whole numbers in one part and texts in another; all of them are texts now, such as '1' for 1"
+        for kind, ids in sides.items()
+        if len({own.dtype.kind in "iu" for own in ids}) > 1
+    )
     moved = {}
     for (name, part), new_user, new_item in zip(parts.items(), user_of, item_of, strict=True):
         user = new_user[part.user].astype(np.int32)
         item = new_item[part.item].astype(np.int32)
-        moved[name] = replace(part, user=user, item=item, users=users, items=items, titles=None)
+        told = part.notes + notes
+        moved[name] = replace(part, user=user, item=item, users=users, items=items, titles=None, notes=told)
     titles = _all_titles(parts)
     if titles:
         train = moved["train"]

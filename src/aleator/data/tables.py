@@ -3,38 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aleator.data.arrays import Array, pieces
-from aleator.data.columns import IDS, Columns, Names, find_roles, require_none_missing, typed
+from aleator.data.columns import IDS, Columns, Names, dropped_note, find_roles, require_none_missing, typed
+from aleator.data.reading import Reading
+from aleator.data.text import SEPARATOR, WITHOUT_HEADER, read_text, reading_file
 from aleator.data.vocabulary import Vocabulary
-from aleator.errors import AleatorError, need, require, unknown_name, unreadable
+from aleator.errors import AleatorError, need, require, unknown_name
 
 if TYPE_CHECKING:
     import polars as pl
 
-TABLES = ("csv", "tsv", "parquet", "inter", "u.data", "ratings.dat")
+TABLES = (*SEPARATOR, "parquet")
 MOVIELENS_HEADER = ("user", "item", "rating", "time")  # MovieLens files have no header line
 
 
-def read_text_table(path: Path, format: str, named: Names) -> tuple[Columns, list[str]]:
+def read_text_table(path: Path, format: str, named: Names, reading: Reading) -> tuple[Columns, list[str]]:
     """The columns of a text file by role, with notes. What a text stands for depends on the role of its column."""
-    table = read_table(path, format)
+    table = read_table(path, format, reading)
+    if format in WITHOUT_HEADER:
+        table = _with_header(table, path, format)
     where = f"'{path}'"
-    chosen, notes = find_roles(table.columns, named, where)
+    chosen, notes = find_roles(table.columns, named, where, "or give the separator with sep= (--sep)")
+    import polars as pl
+
+    narrowed = pl.DataFrame({role: _narrowed(table[name], role, reading) for role, name in chosen.items()})
+    columns, dropped = _typed(narrowed, {role: (role, name) for role, name in chosen.items()}, where, reading)
+    return columns, notes + dropped
+
+
+def _typed(source: Any, chosen: dict[str, tuple[Any, Any]], where: str, reading: Reading) -> tuple[Columns, list[str]]:
+    """The columns of a frame by role, and a note about dropped rows.
+
+    `chosen` has the name of the column of each role in the frame, and its name for messages.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(source, eager_only=True)
     require(len(table) > 0, f"{where} has no rows", "give at least one interaction")
+    notes: list[str] = []
+    if reading.missing == "drop":
+        missing = [_missing(table[name]).to_numpy() for name, _ in chosen.values()]
+        complete = ~np.logical_or.reduce(missing)
+        table, notes = table.filter(complete.tolist()), dropped_note(complete, where)
     columns: Columns = {}
-    for role, name in chosen.items():
-        values = _values(_narrowed(table[name], role), name, where)
-        columns[role] = typed(values, role, name, where)
+    for role, (name, told) in chosen.items():
+        columns[role] = typed(_values(table[name], told, where), role, told, where, reading)
     return columns, notes
 
 
-def read_frame(source: Any, named: Names) -> tuple[Columns, str, list[str]]:
+def _missing(series: Any) -> Any:
+    """Which values of a narwhals series are missing."""
+    return series.is_null() | series.is_nan().fill_null(True) if series.dtype.is_float() else series.is_null()
+
+
+def read_frame(source: Any, named: Names, reading: Reading) -> tuple[Columns, str, list[str]]:
     """The columns of a pandas, polars or arrow frame by role, the kind of the frame, and notes."""
     need("narwhals", "reading frames")
     import narwhals as nw
@@ -51,85 +78,70 @@ def read_frame(source: Any, named: Names) -> tuple[Columns, str, list[str]]:
         raise AleatorError(f"the frame cannot be read ({reason})", "rename its columns") from None
     where = "the frame"
     chosen, notes = find_roles(table.columns, named, where)
-    require(len(table) > 0, f"{where} has no rows", "give at least one interaction")
-    columns: Columns = {}
-    for role, name in chosen.items():
-        columns[role] = typed(_values(table[name], name, where), role, name, where)
-    return columns, table.implementation.name.lower(), notes
+    columns, dropped = _typed(table, {role: (name, name) for role, name in chosen.items()}, where, reading)
+    return columns, table.implementation.name.lower(), notes + dropped
 
 
-def read_parquet(path: Path, named: Names) -> tuple[Columns, list[str]]:
+def read_parquet(path: Path, named: Names, reading: Reading) -> tuple[Columns, list[str]]:
     """The columns of a parquet file by role, with notes.
 
     Columns are read one after the other and piece by piece, so that a large file fits into memory. The ids come as
     dense ids with their vocabularies, in the columns user, users, item and items.
     """
     where = f"'{path}'"
-    with _reading(path, "parquet"):
+    with reading_file(path, "parquet"):
         import polars as pl
+        import polars.selectors as cs
 
         table = pl.scan_parquet(path)
         n = table.select(pl.len()).collect().item()
         chosen, notes = find_roles(table.collect_schema().names(), named, where)
         require(n > 0, f"{where} has no rows", "give at least one interaction")
+        if reading.missing == "drop":
+            names = list(dict.fromkeys(chosen.values()))
+            table = table.select(names).drop_nulls().filter(pl.all_horizontal(~cs.float().is_nan()))
+            complete = table.select(pl.len()).collect().item()
+            notes += dropped_note(np.arange(n) < complete, where)
+            n = complete
         columns: Columns = {}
         for role, name in chosen.items():
             values = _in_pieces(table, name, n, where)
             if role in IDS:
                 columns[f"{role}s"], columns[role] = Vocabulary.gather(values, role)
                 continue
-            parts = [typed(part, role, name, where) for part in values]
+            parts = [typed(part, role, name, where, reading) for part in values]
             if {"M"} < {part.dtype.kind for part in parts}:
                 # a text such as "2020" is a number in one piece, but a date if the column has dates in another
                 whole = table.select(name).collect().to_series()
-                parts = [typed(_values(whole, name, where), role, name, where)]
+                parts = [typed(_values(whole, name, where), role, name, where, reading)]
             columns[role] = np.concatenate(parts)
     return columns, notes
 
 
-def read_table(path: Path, format: str) -> pl.DataFrame:
+def read_table(path: Path, format: str, reading: Reading) -> pl.DataFrame:
     """The rows of a table file. All columns are texts, except in parquet."""
-    with _reading(path, format):
+    if format in SEPARATOR:
+        return read_text(path, format, reading)
+    if format != "parquet":
+        raise unknown_name("format", format, TABLES)
+    with reading_file(path, format):
         import polars as pl
 
-        if format == "parquet":
-            return pl.read_parquet(path)
-        if format == "csv":
-            return pl.read_csv(path, infer_schema=False)
-        if format == "tsv":
-            return pl.read_csv(path, separator="\t", infer_schema=False)
-        if format == "inter":  # RecBole's atomic files: the header gives name:type
-            table = pl.read_csv(path, separator="\t", infer_schema=False)
-            return table.rename(lambda name: name.partition(":")[0])
-        if format == "u.data":
-            table = pl.read_csv(path, separator="\t", has_header=False, infer_schema=False)
-            return _with_header(table, path, format)
-        if format == "ratings.dat":
-            # polars takes one character as separator, so the lines are read whole and split at "::"
-            lines = pl.read_csv(path, separator="\x01", has_header=False, infer_schema=False, quote_char=None)
-            return _with_header(lines.to_series().str.splitn("::", 4).struct.unnest(), path, format)
-    raise unknown_name("format", format, TABLES)
+        return pl.read_parquet(path)
 
 
 def _with_header(table: pl.DataFrame, path: Path, format: str) -> pl.DataFrame:
+    if format == "ratings.dat":  # a short line has missing values, which get a message of their own
+        import polars as pl
+
+        absent = [f"column_{n}" for n in range(table.width + 1, len(MOVIELENS_HEADER) + 1)]
+        table = table.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
     require(
         table.width == len(MOVIELENS_HEADER),
         f"{format} has {len(MOVIELENS_HEADER)} columns, but '{path}' has {table.width}",
         "check the file or give its format",
     )
     return table.rename(dict(zip(table.columns, MOVIELENS_HEADER, strict=True)))
-
-
-@contextmanager
-def _reading(path: Path, format: str) -> Iterator[None]:
-    """Turn any error of polars about a file into an `AleatorError`."""
-    need("polars", "reading and writing tables")
-    import polars as pl
-
-    try:
-        yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:
-        raise unreadable(path, format, error) from None
 
 
 def _in_pieces(table: pl.LazyFrame, name: str, n: int, where: str) -> Iterator[Array]:
@@ -143,15 +155,20 @@ def _in_pieces(table: pl.LazyFrame, name: str, n: int, where: str) -> Iterator[A
     require_none_missing(missing, name, where)  # only now, so that the message counts all of them
 
 
-def _narrowed(column: pl.Series, role: str) -> pl.Series:
+def _narrowed(column: pl.Series, role: str, reading: Reading) -> pl.Series:
     """A column of texts as what they stand for.
 
-    Ids become integers if that changes none of them ("007" stays a text). Other columns become numbers.
+    Ids become integers if that changes none of them ("007" stays a text). Other columns become numbers, unless an
+    option says how they are written.
     """
     need("polars", "reading and writing tables")
     import polars as pl
 
     is_id = role in IDS
+    if not is_id:
+        column = column.set((column == "").fill_null(False), None)
+        if reading.decimal != "." or (role == "time" and reading.dates):
+            return column
     for dtype in (pl.Int64, pl.UInt64 if is_id else pl.Float64):
         cast = column.cast(dtype, strict=False)
         if cast.null_count() == column.null_count() and (not is_id or (cast.cast(pl.String) == column).all()):

@@ -7,7 +7,7 @@ tail_relative   Tail items are candidates. The test items in the tail are releva
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from aleator.batches import Histories, Users, pieces
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
-from aleator.errors import require
+from aleator.errors import AleatorError, require
 from aleator.evaluation.metrics import METRICS, gini
 from aleator.evaluation.report import Report
 from aleator.progress import progress
@@ -98,7 +98,7 @@ def evaluate(
     Returns:
         A report with the metrics recall, ndcg, precision, hit_rate, mrr and map at each cut-off.
     """
-    cuts = _check(split, k, empty)
+    cuts = _check(model, split, tail, k, empty)
     conventions, seen = recipe_of(recipe or model.recipe), split.everything
     tail, empty = tail or conventions.tail(split), empty or conventions.empty
     in_tail = torch.from_numpy(tail.mask(seen.popularity)).to(model.torch_device)
@@ -128,14 +128,18 @@ def evaluate(
     )
 
 
-def _check(split: Split, k: int | Sequence[int], empty: Empty | None) -> list[int]:
+def _check(model: Any, split: Any, tail: Any, k: Any, empty: Any) -> list[int]:
     """Check the arguments of `evaluate`. Returns the cut-offs, ascending."""
+    require(hasattr(type(model), "score_block"), f"a {type(model).__name__} is no model", "give a fitted AUR or model")
     require(isinstance(split, Split), f"a {type(split).__name__} has no test part", "give a Split")
     require(len(split.test) > 0, "the split has no test part", "split with test above 0")
     require(empty in ("skip", "zero", None), f"empty is {empty!r}", "give 'skip' or 'zero'")
-    cuts = (k,) if isinstance(k, int) else tuple(k)
-    require(len(cuts) > 0 and min(cuts) >= 1, f"k is {cuts}", "give cut-offs of at least 1")
-    return sorted(set(cuts))
+    if not isinstance(tail, Tail | None):
+        raise AleatorError(f"tail is {tail!r}", "give a rule, such as Tail.mass(0.5)")
+    cuts = tuple(k) if isinstance(k, Iterable) and not isinstance(k, str) else (k,)
+    whole = all(isinstance(cut, int | np.integer) and not isinstance(cut, bool) for cut in cuts)
+    require(whole and len(cuts) > 0 and min(cuts) >= 1, f"k is {k!r}", "give whole numbers of at least 1")
+    return sorted({int(cut) for cut in cuts})
 
 
 def _untrained(split: Split) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.errors import require
+from aleator.errors import require, unknown_name
 from aleator.evaluation.significance import Comparison, compare
 from aleator.recipe import DEFAULT_RECIPE, recipe_of
 
@@ -40,7 +40,12 @@ class Report:
             protocol: "overall", "tail_absolute" or "tail_relative".
             metric: A metric at a cut-off, such as "recall@20".
         """
-        values = self.per_user[protocol][metric]
+        if protocol not in self.per_user:
+            raise unknown_name("protocol", str(protocol), self.per_user)
+        metrics = self.per_user[protocol]
+        if metric not in metrics:
+            raise unknown_name("metric of this report", str(metric), metrics)
+        values = metrics[metric]
         return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
     def to_dict(self) -> dict[str, Any]:
