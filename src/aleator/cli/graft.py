@@ -66,13 +66,13 @@ def graft(
     start = time.perf_counter()
     aur = AUR(made, **{"estimator": ESTIMATORS["factor"](**of_estimator), **settings, **chosen}).fit(data)
     aur.save(out)
-    told = {
+    told: dict[str, Any] = {
         "out": str(out),
         "model": type(aur.model).__name__,
         "lam": aur.lam_used,
         "pairs": len(aur.fitted),
         "seconds": round(time.perf_counter() - start, 2),
-        "reconciled": made.reconciled or getattr(aur.model, "reconciled", {}),
+        "reconciled": getattr(aur.model, "reconciled", {}),
         "notes": [*notes, *aur.notes],
     }
     if json:

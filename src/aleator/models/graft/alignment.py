@@ -30,7 +30,8 @@ def follows_users(block: Block, histories: Histories, known: Tensor, seed: int) 
     gain = torch.cat(found)
     if float(gain.abs().max()) < 1e-5:
         return True
-    return float(gain.mean()) > _ERRORS * float(gain.std()) / len(gain) ** 0.5
+    error: float = float(gain.std()) / len(gain) ** 0.5
+    return float(gain.mean()) > _ERRORS * error
 
 
 def _advantage(block: Block, histories: Histories, index: Tensor) -> Tensor:

@@ -166,7 +166,7 @@ def _read_parquet(path: Path) -> Named:
 
 
 def _check_archive(path: Path) -> int:
-    """The bytes of all arrays in a zip archive. An array must be as large as the archive says, and no more than it can be."""
+    """The bytes of all arrays in a zip archive. Each must be as large as its header says."""
     total = 0
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
