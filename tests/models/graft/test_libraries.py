@@ -106,8 +106,8 @@ class Network(torch.nn.Module):
 
     def __init__(self, x: torch.Tensor, y: torch.Tensor) -> None:
         super().__init__()
-        self.users = torch.nn.Embedding(*x.shape, _weight=x, _freeze=True)
-        self.items = torch.nn.Embedding(*y.shape, _weight=y, _freeze=True)
+        self.users = torch.nn.Embedding(x.shape[0], x.shape[1], _weight=x, _freeze=True)
+        self.items = torch.nn.Embedding(y.shape[0], y.shape[1], _weight=y, _freeze=True)
         self.dropout = torch.nn.Dropout(0.5)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
