@@ -17,6 +17,7 @@ from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.calibration import Calibrate, Map, Sample, fit_map, samples
+from aleator.models.graft.alignment import follows_users
 from aleator.models.graft.reconcile import reconcile
 
 
@@ -29,6 +30,7 @@ class Grafted(Model):
     """
 
     calibrate: Calibrate = "linear"  # map of raw scores onto the label's scale: "linear", "isotonic" or "none"
+    check: bool = True  # whether to refuse scores that do not follow the users' own histories
 
     source: Any = field(default=None, init=False)  # what `graft` was given
     user_ids: Any = field(default=None, init=False)  # external ids of its users, if given
@@ -38,6 +40,7 @@ class Grafted(Model):
 
     frozen: ClassVar[bool] = True
     facts: ClassVar[tuple[str, ...]] = ("reconciled",)
+    matches_rows: ClassVar[bool] = True  # whether its ids could be in a wrong order
     scores_histories: ClassVar[bool] = True  # whether it can score a history without a known user
     strangers: ClassVar[str] = "are unknown to the model and are served by their history"
     new_items: ClassVar[str] = "are unknown to the model and get each user's lowest score"
@@ -74,6 +77,12 @@ class Grafted(Model):
             "the model's scores are no higher on observed pairs than on others",
             "check that users= and items= are in the order of its rows, or give scores from 0 to 1 and calibrate='none'",
         )
+        if self.check and self.matches_rows:
+            require(
+                follows_users(self.raw_block, self.histories, self.known, self.seed),
+                "the model scores the histories of users no higher than those of other users",
+                "check that users= and items= are in the order of its rows, or go on with check=False",
+            )
         return made
 
     def evidence(self, held: Histories | None) -> Iterable[Sample]:

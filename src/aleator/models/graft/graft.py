@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
+from torch.nn import Module
 
 from aleator.data.arrays import flat
 from aleator.data.frames import opened
@@ -14,6 +16,10 @@ from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 from aleator.models.graft.base import Grafted, numbers
 from aleator.models.graft.factors import GraftedFactors
+from aleator.models.graft.files import read_factors, read_scores, read_similarities, read_spark
+from aleator.models.graft.from_cornac import from_cornac
+from aleator.models.graft.from_lenskit import from_lenskit
+from aleator.models.graft.from_networks import from_module, from_onnx
 from aleator.models.graft.function import GraftedFunction
 from aleator.models.graft.similarities import GraftedSimilarities
 from aleator.models.graft.table import GraftedTable
@@ -56,7 +62,11 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
     - a pair (user factors, item factors), or a fitted model of implicit that has factors, such as ALS or BPR
     - an item-item matrix, dense or sparse, or a fitted item-item recommender of implicit; a score is a history times it
     - a frame of candidates with the columns user_id, item_id and score
+    - a `Path`, or a pair of them: factors (.npy, .safetensors, or .parquet with the columns id and features), a folder of
+      Spark's ALS, an item-item matrix (.npz of scipy), or a table of scores (.csv, .tsv or .parquet)
     - a function that takes an array of user ids and returns their scores, [n, n_items]
+    - a trained pipeline or ImplicitMFScorer of LensKit, or a fitted model of Cornac; their ids come with them
+    - a torch module, or the `Path` of an ONNX file, that takes row numbers of users and returns their scores
 
     Args:
         model: The fitted recommender.
@@ -77,6 +87,8 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
     require(not isinstance(model, Recommender), "a model of aleator needs no graft", "give it to al.AUR as it is")
     if isinstance(model, type):
         raise AleatorError(f"{model.__name__} is a class", "give a fitted model of it")
+    model, own_users, own_items = _read(model, users)
+    users, items = own_users if users is None else users, own_items if items is None else items
     made: Grafted
     if (pair := _pair(model)) is not None:
         made, source = GraftedFactors(**options), _factors(*pair)
@@ -94,6 +106,29 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
     made.source = source
     made.user_ids, made.item_ids = (None if ids is None else flat(ids) for ids in (users, items))
     return made
+
+
+def _read(model: Any, given_users: Any) -> tuple[Any, Any, Any]:
+    """What a path, a pair of paths or a model of another library leads to, with the ids of users and items there.
+
+    A library is known by the module of the class, so it is not imported.
+    """
+    library = type(model).__module__.partition(".")[0]
+    if library in ("lenskit", "cornac"):
+        return from_lenskit(model) if library == "lenskit" else from_cornac(model)
+    if isinstance(model, Module):
+        return from_module(model, given_users), None, None
+    if isinstance(model, (tuple, list)) and len(model) == 2 and all(isinstance(side, Path) for side in model):
+        (x, users), (y, items) = (read_factors(side) for side in model)
+        return (x, y), users, items
+    if not isinstance(model, Path):
+        return model, None, None
+    if model.suffix == ".onnx":
+        return from_onnx(model, given_users), None, None
+    if model.is_dir():
+        (x, users), (y, items) = read_spark(model)
+        return (x, y), users, items
+    return (read_similarities if model.suffix == ".npz" else read_scores)(model), None, None
 
 
 def _pair(model: Any) -> tuple[Any, Any] | None:

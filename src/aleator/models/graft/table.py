@@ -31,9 +31,15 @@ class GraftedTable(Grafted):
 
     learned: ClassVar[tuple[str, ...]] = ("known",)
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "lowest")
+    matches_rows: ClassVar[bool] = False  # each of its rows has ids
     scores_histories: ClassVar[bool] = False
     strangers: ClassVar[str] = "are unknown to the model and get each item's share of the users"
     new_items: ClassVar[str] = "are not listed in the table"
+
+    @property
+    def chooses(self) -> bool:
+        """A fit without a refit needs the held-out pairs too: they show the scale of the scores."""
+        return not self.refit
 
     def learn(self, stop: Stop) -> None:
         source = self.open_source()

@@ -1,0 +1,83 @@
+"""aleator graft: the uncertainty on top of a recommender that was fitted elsewhere, from files."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aleator.aur import AUR
+from aleator.aur.build import parse_settings
+from aleator.checkpoint import check_target
+from aleator.cli.options import DATA_ROOT, JSON, MIN_RATING, SET, set_quiet, show_json
+from aleator.data.opening import open_dataset
+from aleator.data.splits import Split
+from aleator.errors import require
+from aleator.models import graft as make_graft
+from aleator.models.graft.files import read_ids
+from aleator.uncertainty import ESTIMATORS
+
+_LAM = 0.5  # without a validation part to choose it on
+
+
+def graft(
+    interactions: Annotated[
+        str, typer.Option(help="A file of interactions, a folder made by `aleator data split`, or a catalogue name.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to save the model in.")],
+    factors: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Files of user factors and item factors: .npy, .safetensors, or .parquet (id, features)."),
+    ] = None,
+    spark: Annotated[Path | None, typer.Option(help="A folder that ALSModel.save of Spark wrote.")] = None,
+    similarities: Annotated[Path | None, typer.Option(help="An item-item matrix of scipy.sparse.save_npz.")] = None,
+    scores: Annotated[Path | None, typer.Option(help="A table of candidates: user_id, item_id, score.")] = None,
+    users: Annotated[
+        Path | None, typer.Option(help="Ids of the users in the order of the rows: .npy, .parquet, or text.")
+    ] = None,
+    items: Annotated[Path | None, typer.Option(help="Ids of the items in the order of the rows.")] = None,
+    lam: Annotated[float | None, typer.Option(help="The knob. By default it is chosen on the validation part.")] = None,
+    check: Annotated[bool, typer.Option(help="Refuse scores that do not follow the histories of their users.")] = True,
+    data_root: DATA_ROOT = None,
+    min_rating: MIN_RATING = None,
+    set: SET = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", callback=set_quiet)] = False,
+    json: JSON = False,
+) -> None:
+    """Put the uncertainty on top of a recommender that was fitted elsewhere, and save both as a model folder."""
+    given = [source for source in (factors, spark, similarities, scores) if source is not None]
+    require(
+        len(given) == 1, f"{len(given)} sources were given", "give one of --factors, --spark, --similarities, --scores"
+    )
+    require(spark is None or spark.is_dir(), f"there is no folder '{spark}'", "check the path")
+    check_target(out)
+    ids = {name: read_ids(path) for name, path in (("users", users), ("items", items)) if path is not None}
+    settings = parse_settings(None, set)
+    of_model, of_estimator = settings.pop("model", {}), settings.pop("estimator", {})
+    made = make_graft(given[0], **ids, **{"check": check, **of_model})
+    data = open_dataset(interactions, data_root, min_rating=min_rating)
+    notes = [*(data.train if isinstance(data, Split) else data).notes]
+    chosen: dict[str, Any] = {} if lam is None else {"lam": lam}
+    if lam is None and "lam" not in settings and not (isinstance(data, Split) and len(data.valid)):
+        chosen["lam"] = _LAM
+        notes.append(f"lam is {_LAM:g}: there is no validation part to choose it on; give --lam or a folder with one")
+    start = time.perf_counter()
+    aur = AUR(made, **{"estimator": ESTIMATORS["factor"](**of_estimator), **settings, **chosen}).fit(data)
+    aur.save(out)
+    told: dict[str, Any] = {
+        "out": str(out),
+        "model": type(aur.model).__name__,
+        "lam": aur.lam_used,
+        "pairs": len(aur.fitted),
+        "seconds": round(time.perf_counter() - start, 2),
+        "reconciled": getattr(aur.model, "reconciled", {}),
+        "notes": [*notes, *aur.notes],
+    }
+    if json:
+        show_json(told)
+        return
+    for note in told["notes"]:
+        print(f"note: {note}")
+    print(f"AUR on {told['model']} fitted on {told['pairs']:,} pairs, lam {aur.lam_used:g}; saved in {out}")

@@ -1,0 +1,191 @@
+"""Files to graft from: factors, an item-item matrix, a table of scores. They are untrusted, so nothing in them is run.
+
+Sizes that a file claims are held against its true size before memory is taken.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+from safetensors import SafetensorError, safe_open
+
+from aleator.data.arrays import Array
+from aleator.data.files import format_of, require_file
+from aleator.data.tables import read_table
+from aleator.errors import AleatorError, need, require, unreadable
+
+Named = tuple[Any, Array | None]  # a matrix, and the ids of its rows if the file has them
+_PACKED = 64  # parquet takes at most so many times its size in memory: factors hardly shrink
+_DEFLATED = 1100  # the same for a zip archive: deflate cannot pack more
+_FACTORS = "give a .npy, .safetensors or .parquet file, or a folder of parquet files"
+
+
+def read_factors(path: Path) -> Named:
+    """A matrix of factors, and the ids of its rows if the file has them."""
+    if path.is_dir():
+        return _read_parquet(path)
+    require_file(path)
+    readers: dict[str, Callable[[Path], Named]] = {
+        ".npy": lambda file: (read_array(file), None),
+        ".safetensors": _read_safetensors,
+        ".parquet": _read_parquet,
+    }
+    require(path.suffix in readers, f"'{path}' is no file of factors", _FACTORS)
+    return readers[path.suffix](path)
+
+
+def read_spark(folder: Path) -> tuple[Named, Named]:
+    """User and item factors of a folder that ALSModel.save of Spark wrote."""
+    for name in ("userFactors", "itemFactors"):
+        require((folder / name).is_dir(), f"'{folder}' has no folder {name}", "give a folder that ALSModel.save wrote")
+    return _read_parquet(folder / "userFactors"), _read_parquet(folder / "itemFactors")
+
+
+def read_similarities(path: Path) -> sp.csr_matrix:
+    """A sparse matrix that scipy.sparse.save_npz wrote."""
+    require_file(path)
+    try:
+        room = _check_archive(path)
+        with np.load(path, allow_pickle=False) as archive:
+            shape = [int(n) for n in archive["shape"]]
+        require(
+            len(shape) == 2 and 0 < max(shape) <= room,
+            f"'{path}' claims a matrix of {shape} in {room:,} bytes",
+            "write it again with scipy.sparse.save_npz",
+        )
+        matrix = sp.csr_matrix(sp.load_npz(path))
+        matrix.check_format(full_check=True)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise unreadable(path, "a matrix of scipy.sparse.save_npz", error) from None
+    return matrix
+
+
+def read_scores(path: Path) -> Any:
+    """A table of candidates as a polars frame: user_id, item_id, score."""
+    require_file(path)
+    table = read_table(path, format_of(path))
+    if path.suffix == ".parquet":
+        return table
+    need("polars", "a table of scores")
+    import polars as pl
+
+    columns = [
+        _whole(table[name].to_list()) if name.endswith("_id") else table[name].to_list() for name in table.columns
+    ]
+    frame = pl.DataFrame(dict(zip(table.columns, columns, strict=True)))
+    return frame.with_columns(pl.col("score").cast(pl.Float64, strict=False)) if "score" in frame.columns else frame
+
+
+def read_ids(path: Path) -> Array:
+    """The ids of rows: a .npy file, the first column of a parquet file, or a text file with an id on each line."""
+    require_file(path)
+    if path.suffix == ".npy":
+        return read_array(path, ndim=1)
+    if path.suffix == ".parquet":
+        return cast(Array, read_table(path, "parquet").to_series(0).to_numpy())
+    try:
+        lines = path.read_text().splitlines()
+    except UnicodeDecodeError as error:
+        raise unreadable(path, "a text of ids", error) from None
+    return np.array(_whole(lines), object)
+
+
+def _whole(texts: list[Any]) -> list[Any]:
+    """Texts as integers if that changes none of them, as `al.read` does."""
+    try:
+        made = [int(text) for text in texts]
+    except (TypeError, ValueError):
+        return texts
+    return made if [str(number) for number in made] == texts else texts
+
+
+def read_array(path: Path, ndim: int = 2) -> Array:
+    """An array of numpy. It is mapped, so that a file which is shorter than it claims is refused before it is read."""
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, OverflowError) as error:
+        raise unreadable(path, "an array of numpy", error) from None
+    require(
+        isinstance(found, np.ndarray) and found.ndim == ndim,
+        f"'{path}' holds no array of {ndim} dimensions",
+        "write one with numpy.save",
+    )
+    return np.array(found)
+
+
+def _read_safetensors(path: Path) -> Named:
+    """The tensor "factors", or the only matrix of the file. The tensor "ids" has the ids, if there is one."""
+    try:
+        with safe_open(path, "numpy") as file:
+            matrices = [name for name in file.keys() if len(file.get_slice(name).get_shape()) == 2]  # noqa: SIM118
+            require(
+                "factors" in matrices or len(matrices) == 1,
+                f"'{path}' has {len(matrices)} matrices",
+                'name the matrix "factors"',
+            )
+            ids = file.get_tensor("ids") if "ids" in file.keys() else None  # noqa: SIM118
+            return file.get_tensor("factors" if "factors" in matrices else matrices[0]), ids
+    except (SafetensorError, OSError, TypeError) as error:
+        raise unreadable(path, "safetensors", error) from None
+
+
+def _read_parquet(path: Path) -> Named:
+    """The columns id and features of a parquet file, or of all parquet files in a folder."""
+    need("polars", "a parquet file")
+    import polars as pl
+
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    require(bool(files), f"'{path}' has no parquet files", "check the path")
+    size = sum(file.stat().st_size for file in files)
+    try:
+        table = pl.scan_parquet(files)
+        kinds = table.collect_schema()
+        fits = isinstance(kinds.get("features"), (pl.List, pl.Array)) and "id" in kinds
+        require(fits, f"'{path}' has the columns {', '.join(kinds.names())}", "name them id and features (a list)")
+        rows = int(table.select(pl.len()).collect().item())
+        require(rows > 0, f"'{path}' has no rows", "give at least one")
+        features = pl.col("features").cast(pl.List(pl.Float32))
+        width = int(table.head(1).select(features.list.len()).collect().item() or 0)
+        require(
+            0 < rows * width * 4 <= _PACKED * size,
+            f"'{path}' claims {rows:,} rows of {width} numbers in {size:,} bytes",
+            "write the file again",
+        )
+        read = table.select("id", features).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise unreadable(path, "parquet", error) from None
+    same = bool((read["features"].list.len() == width).fill_null(False).all()) and not read["id"].null_count()
+    require(same, f"the rows of '{path}' have no id or not {width} numbers each", "give each row as many")
+    flat = read["features"].explode().to_numpy()
+    return flat.reshape(rows, width), read["id"].to_numpy()
+
+
+def _check_archive(path: Path) -> int:
+    """The bytes of all arrays in a zip archive. Each must be as large as its header says."""
+    total = 0
+    with zipfile.ZipFile(path) as archive:
+        for part in archive.infolist():
+            with archive.open(part) as file:
+                claimed = _claimed(file)
+            if claimed != part.file_size or part.file_size > _DEFLATED * max(part.compress_size, 1):
+                problem = f"'{path}' claims {claimed:,} bytes for {part.filename}, which are not there"
+                raise AleatorError(problem, "write it again with scipy.sparse.save_npz")
+            total += claimed
+    return total
+
+
+def _claimed(file: IO[bytes]) -> int:
+    """The bytes that an array of numpy takes by its header, with the header."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, kind = read(file)
+    require(not kind.hasobject, "an array holds Python objects", "write numbers")
+    n = 1
+    for side in shape:
+        n *= int(side)
+    return n * kind.itemsize + file.tell()

@@ -1,0 +1,172 @@
+"""Files as sources of a graft: what they hold is matched by ids, and what they claim is held against their size."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import torch
+from implicit.cpu.als import AlternatingLeastSquares
+from safetensors.numpy import save_file
+
+import aleator as al
+from aleator.models.graft.files import read_factors, read_ids, read_similarities
+
+
+@pytest.fixture(scope="module")
+def split() -> al.Split:
+    return al.simulate(n_users=90, n_items=60, per_user=200, seed=2).interactions.split(valid=0.1, test=0.2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def factors(split: al.Split) -> tuple[Any, Any]:
+    model = AlternatingLeastSquares(factors=6, random_state=0, num_threads=1)
+    model.fit(split.train.csr, show_progress=False)
+    return model.user_factors, model.item_factors
+
+
+def as_npy(path: Path, matrix: Any) -> Path:
+    np.save(path.with_suffix(".npy"), matrix)
+    return path.with_suffix(".npy")
+
+
+def as_safetensors(path: Path, matrix: Any) -> Path:
+    """With ids, in another order."""
+    order = np.random.default_rng(0).permutation(len(matrix))
+    save_file({"factors": matrix[order], "ids": order}, path.with_suffix(".safetensors"))
+    return path.with_suffix(".safetensors")
+
+
+def as_parquet(path: Path, matrix: Any) -> Path:
+    order = np.random.default_rng(1).permutation(len(matrix))
+    frame = pl.DataFrame({"id": order, "features": matrix[order].tolist()})
+    frame.write_parquet(path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
+@pytest.mark.parametrize("write", [as_npy, as_safetensors, as_parquet])
+def test_factors_of_a_file_score_as_those_in_memory(
+    write: Callable[[Path, Any], Path], split: al.Split, factors: Any, tmp_path: Path
+) -> None:
+    pair = tuple(write(tmp_path / name, side) for name, side in zip(("user", "item"), factors, strict=True))
+    users = list(range(90))
+    expected = al.graft(factors).fit(split).score(users)
+    torch.testing.assert_close(al.graft(pair).fit(split).score(users), expected)
+
+
+def write_spark(folder: Path, factors: Any) -> Path:
+    """The layout of ALSModel.save: id int32, features list of float32, in parts."""
+    pa, pq = pytest.importorskip("pyarrow", reason="pyarrow writes the folder"), pytest.importorskip("pyarrow.parquet")
+    for name, side in zip(("userFactors", "itemFactors"), factors, strict=True):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "_SUCCESS").touch()
+        for part in range(3):
+            ids = np.arange(part, len(side), 3, dtype=np.int32)
+            features = pa.array(side[ids].tolist(), pa.list_(pa.float32()))
+            table = pa.table({"id": pa.array(ids), "features": features})
+            pq.write_table(table, folder / name / f"part-0000{part}-x.snappy.parquet", compression="snappy")
+    return folder
+
+
+def test_a_folder_of_spark_is_read_without_spark(split: al.Split, factors: Any, tmp_path: Path) -> None:
+    grafted = al.graft(write_spark(tmp_path / "als", factors)).fit(split)
+    users = list(range(90))
+    torch.testing.assert_close(grafted.score(users), al.graft(factors).fit(split).score(users))
+    assert grafted.reconciled["users"] == {"both": 90, "only_data": 0, "only_model": 0}
+    (tmp_path / "other").mkdir()
+    with pytest.raises(al.AleatorError, match=r"no folder userFactors.*ALSModel\.save"):
+        al.graft(tmp_path / "other")
+
+
+def test_an_item_item_matrix_of_scipy(split: al.Split, tmp_path: Path) -> None:
+    gram = sp.csr_matrix(split.train.csr.T @ split.train.csr, dtype=np.float32)
+    for format in ("csr", "csc", "coo"):
+        sp.save_npz(tmp_path / "m.npz", gram.asformat(format))
+        assert abs(read_similarities(tmp_path / "m.npz") - gram).max() == 0
+    users = list(range(90))
+    torch.testing.assert_close(
+        al.graft(tmp_path / "m.npz").fit(split).score(users), al.graft(gram).fit(split).score(users)
+    )
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_of_scores(split: al.Split, factors: Any, tmp_path: Path, ending: str) -> None:
+    scores = factors[0] @ factors[1].T
+    user, item = np.nonzero(scores > np.quantile(scores, 0.5))
+    frame = pl.DataFrame({"user_id": user, "item_id": item, "score": scores[user, item].astype(np.float64)})
+    path = tmp_path / f"scores.{ending}"
+    frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
+    found = al.graft(path).fit(split).score(list(range(90)))
+    torch.testing.assert_close(found, al.graft(frame).fit(split).score(list(range(90))))
+
+
+def test_ids_of_a_text_file_are_numbers_if_that_changes_none(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("3\n1\n20\n")
+    (tmp_path / "b.txt").write_text("003\n1\n")
+    np.save(tmp_path / "c.npy", np.array(["x", "y"]))
+    assert read_ids(tmp_path / "a.txt").tolist() == [3, 1, 20]
+    assert read_ids(tmp_path / "b.txt").tolist() == ["003", "1"]
+    assert read_ids(tmp_path / "c.npy").tolist() == ["x", "y"]
+
+
+class TestBadFiles:
+    def refused(self, read: Callable[[Path], Any], path: Path, problem: str) -> None:
+        with pytest.raises(al.AleatorError, match=problem):
+            read(path)
+
+    def test_pickles_are_not_opened(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "p.npy", np.array([[print]]), allow_pickle=True)
+        self.refused(read_factors, tmp_path / "p.npy", "cannot be read as an array")
+
+    def test_an_array_that_is_shorter_than_it_claims(self, tmp_path: Path) -> None:
+        with (tmp_path / "n.npy").open("wb") as file:
+            about = {"descr": "<f4", "fortran_order": False, "shape": (10**12, 64)}
+            np.lib.format.write_array_header_1_0(file, about)
+            file.write(b"\0" * 64)
+        self.refused(read_factors, tmp_path / "n.npy", "cannot be read as an array")
+
+    def test_an_archive_that_is_shorter_than_it_claims(self, tmp_path: Path) -> None:
+        sp.save_npz(tmp_path / "good.npz", sp.eye(3, format="csr"))
+        with zipfile.ZipFile(tmp_path / "good.npz") as good, zipfile.ZipFile(tmp_path / "bad.npz", "w") as bad:
+            for part in good.namelist():
+                if part != "data.npy":
+                    bad.writestr(part, good.read(part))
+            with bad.open("data.npy", "w") as file:
+                about = {"descr": "<f4", "fortran_order": False, "shape": (10**13,)}
+                np.lib.format.write_array_header_1_0(file, about)
+        self.refused(read_similarities, tmp_path / "bad.npz", "claims .* bytes for data.npy")
+
+    def test_a_sparse_matrix_of_more_rows_than_bytes(self, tmp_path: Path) -> None:
+        sp.save_npz(tmp_path / "m.npz", sp.coo_matrix(([1.0], ([0], [0])), (10**12, 10**12)))
+        self.refused(read_similarities, tmp_path / "m.npz", "claims a matrix")
+
+    def test_a_parquet_file_that_would_blow_up(self, tmp_path: Path) -> None:
+        frame = pl.DataFrame({"id": np.zeros(20000, np.int32), "features": [[0.0] * 200] * 20000})
+        frame.write_parquet(tmp_path / "z.parquet")
+        self.refused(read_factors, tmp_path / "z.parquet", "claims 20,000 rows of 200 numbers")
+
+    @pytest.mark.parametrize(
+        ("frame", "problem"),
+        [
+            ({"user": [1], "x": [2.0]}, "has the columns user, x; name them id and features"),
+            ({"id": [1, 2], "features": [[1.0, 2.0], [1.0]]}, "not 2 numbers each"),
+            ({"id": [1, None], "features": [[1.0], [1.0]]}, "have no id"),
+        ],
+    )
+    def test_a_parquet_file_of_something_else(self, tmp_path: Path, frame: Any, problem: str) -> None:
+        pl.DataFrame(frame).write_parquet(tmp_path / "f.parquet")
+        self.refused(read_factors, tmp_path / "f.parquet", problem)
+
+    @pytest.mark.parametrize("name", ["x.npy", "x.safetensors", "x.parquet", "x.pkl"])
+    def test_garbage(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / name).write_bytes(b"garbage" * 10)
+        self.refused(read_factors, tmp_path / name, "cannot be read|is no file of factors")
+        (tmp_path / "x.npz").write_bytes(b"garbage" * 10)
+        self.refused(read_similarities, tmp_path / "x.npz", "cannot be read")
+        self.refused(read_factors, tmp_path / "missing.npy", "there is no file")
