@@ -11,7 +11,8 @@ import typer
 from aleator.aur import AUR
 from aleator.aur.build import parse_settings
 from aleator.checkpoint import check_target
-from aleator.cli.options import DATA_ROOT, JSON, MIN_RATING, SET, set_quiet, show_json
+from aleator.cli.options import DATA_ROOT, JSON, SET, set_quiet, show_json
+from aleator.cli.reading import reads
 from aleator.data.opening import open_dataset
 from aleator.data.splits import Split
 from aleator.errors import require
@@ -22,7 +23,9 @@ from aleator.uncertainty import ESTIMATORS
 _LAM = 0.5  # without a validation part to choose it on
 
 
+@reads
 def graft(
+    *,
     interactions: Annotated[
         str, typer.Option(help="A file of interactions, a folder made by `aleator data split`, or a catalogue name.")
     ],
@@ -41,10 +44,10 @@ def graft(
     lam: Annotated[float | None, typer.Option(help="The knob. By default it is chosen on the validation part.")] = None,
     check: Annotated[bool, typer.Option(help="Refuse scores that do not follow the histories of their users.")] = True,
     data_root: DATA_ROOT = None,
-    min_rating: MIN_RATING = None,
     set: SET = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", callback=set_quiet)] = False,
     json: JSON = False,
+    reading: dict[str, Any],
 ) -> None:
     """Put the uncertainty on top of a recommender that was fitted elsewhere, and save both as a model folder."""
     given = [source for source in (factors, spark, similarities, scores) if source is not None]
@@ -57,7 +60,7 @@ def graft(
     settings = parse_settings(None, set)
     of_model, of_estimator = settings.pop("model", {}), settings.pop("estimator", {})
     made = make_graft(given[0], **ids, **{"check": check, **of_model})
-    data = open_dataset(interactions, data_root, min_rating=min_rating)
+    data = open_dataset(interactions, data_root, **reading)
     notes = [*(data.train if isinstance(data, Split) else data).notes]
     chosen: dict[str, Any] = {} if lam is None else {"lam": lam}
     if lam is None and "lam" not in settings and not (isinstance(data, Split) and len(data.valid)):

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from aleator.data.arrays import Array
 from aleator.data.files import format_of, require_file
+from aleator.data.reading import Reading
 from aleator.data.tables import read_table
 from aleator.errors import AleatorError, need, require, unreadable
 
@@ -68,7 +69,7 @@ def read_similarities(path: Path) -> sp.csr_matrix:
 def read_scores(path: Path) -> Any:
     """A table of candidates as a polars frame: user_id, item_id, score."""
     require_file(path)
-    table = read_table(path, format_of(path))
+    table = read_table(path, format_of(path), Reading())
     if path.suffix == ".parquet":
         return table
     need("polars", "a table of scores")
@@ -87,7 +88,7 @@ def read_ids(path: Path) -> Array:
     if path.suffix == ".npy":
         return read_array(path, ndim=1)
     if path.suffix == ".parquet":
-        return cast(Array, read_table(path, "parquet").to_series(0).to_numpy())
+        return cast(Array, read_table(path, "parquet", Reading()).to_series(0).to_numpy())
     try:
         lines = path.read_text().splitlines()
     except UnicodeDecodeError as error:
