@@ -79,6 +79,8 @@ def test_cross_fitting_predicts_pairs_by_a_model_that_never_saw_them(data: Inter
     class Memory(al.Popularity):
         """1 for the pairs that it was fitted on (Nobody, 2020)."""
 
+        seen = torch.zeros(0)  # [n_users, n_items]
+
         def learn(self, stop: Stop) -> None:
             super().learn(stop)
             self.seen = torch.from_numpy(self.fitted.csr.toarray() > 0).float()

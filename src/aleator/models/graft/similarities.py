@@ -32,6 +32,7 @@ class GraftedSimilarities(Grafted):
     similarities: ItemTable = field(init=False)
     kept: int | None = field(default=None, init=False)  # number of neighbours; None for all
 
+    matches_rows: ClassVar[bool] = False  # its rows are items, and a user is scored by the own history
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "kept")
     new_items: ClassVar[str] = "are unknown to the model and similar to none"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Sequence
 
@@ -56,8 +55,7 @@ def sweep_seconds(model: MF, data: Interactions, n: int) -> list[float]:
     """Seconds of a sweep of ALS over users and items, measured n times as the difference of two fits."""
 
     def seconds(sweeps: int) -> float:
-        run = copy.copy(model)
-        run.iterations = sweeps
+        run = type(model)(**{**model.given, "iterations": sweeps})
         start = time.perf_counter()
         run.fit_pairs(data)
         if model.torch_device.type == "cuda":
