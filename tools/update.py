@@ -30,7 +30,7 @@ from common import _short  # noqa: E402
 from aleator.studies.beyond import default  # noqa: E402
 from aleator.studies.methods import DEFAULT, under_aur  # noqa: E402
 from aleator.studies.paper.main import SHOWN  # noqa: E402
-from aleator.studies.records import about  # noqa: E402
+from aleator.studies.records import about, without_folders  # noqa: E402
 from aleator.studies.report import report as reporting  # noqa: E402
 from aleator.studies.report.tables import Cell, Table  # noqa: E402
 
@@ -201,16 +201,12 @@ def _command(record: dict[str, Any]) -> str:
         return given
     pairs = zip(words, ["", *words], strict=False)
     words = [word for word, before in pairs if word.partition("=")[0] not in OWN and before not in OWN]
-    return shlex.join(["aleator", "bench", record["benchmark"], *map(_place, words)])
-
-
-def _place(word: str) -> str:
-    return Path(word).name if Path(word).is_absolute() else word
+    return shlex.join(["aleator", "bench", record["benchmark"], *map(without_folders, words)])
 
 
 def _words(value: Any) -> str:
     if not isinstance(value, dict):
-        return _place(value) if isinstance(value, str) else _short(value)
+        return without_folders(value) if isinstance(value, str) else _short(value)
     return ", ".join(f"{k} ({_words(v)})" if isinstance(v, dict) else f"{k} {_words(v)}" for k, v in value.items())
 
 

@@ -213,14 +213,23 @@ def versions() -> dict[str, str]:
 
 
 def command() -> str:
-    """The command line of this process, as a person would type it."""
+    """The command line of this process, as a person would type it. A place on this machine is told by its name alone."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
     start = (
         f"python -m {module.name.removesuffix('.__main__')}"
         if module is not None and module.name
         else Path(sys.argv[0]).name
     )
-    return " ".join([start, *map(shlex.quote, sys.argv[1:])])
+    return " ".join([start, *(shlex.quote(without_folders(word)) for word in sys.argv[1:])])
+
+
+def without_folders(word: str) -> str:
+    """A word of a command, without the folders of an absolute path.
+
+    >>> without_folders("/home/me/out.jsonl"), without_folders("data/ratings.csv")
+    ('out.jsonl', 'data/ratings.csv')
+    """
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def read(path: Path) -> list[Record]:
