@@ -45,7 +45,8 @@ def test_an_item_item_matrix_is_not_checked(split: al.Split) -> None:
     """A user is scored by the own history, and with a small matrix that says little about the order of its rows."""
     rng = np.random.default_rng(0)
     popularity = split.train.popularity + 1.0
-    al.graft(np.outer(popularity, popularity) + rng.random((80, 80))).fit(split)
+    grafted = al.graft(np.outer(popularity, popularity) + rng.random((80, 80))).fit(split)
+    assert bool(grafted.score([0, 1]).isfinite().all())
 
 
 @pytest.mark.parametrize("seed", range(10))
