@@ -180,7 +180,8 @@ class MF(Epochs, Model):
         table, mean, l2 = self.table, 1 / len(users), self.l2_used
         x, y = table.users.index_select(0, users.index), table.items
         on_x, on_y = self._penalty_of_batch(users)
-        penalty = l2 * ((x.square() * on_x).sum() + (y.square() * on_y).sum())
+        none = x.new_zeros(())  # without a penalty, autograd need not pass through all factors
+        penalty = l2 * ((x.square() * on_x).sum() + (y.square() * on_y).sum()) if l2 else none
         if self.negatives != "all":
             return squared_error(x, y, users, self.mu, negatives=self.negatives, draw=generator) + penalty
         # The gradients are computed by hand, for the mean over users. Autograd would read the tables several times.
