@@ -198,13 +198,18 @@ def test_intervals_over_seeds_are_explained_where_there_are_several() -> None:
 
 def test_only_alpha_differs_between_the_cells_of_alpha(results: Path) -> None:
     (study,) = studies("alpha")
-    rows = [row for row in study.rows(results, "tiny") if row["method"] not in FLOORS]
-    assert len({row["chosen"]["epochs"] for row in rows}) == 1
-    configs = [{name: value for name, value in row["config"].items() if name != "alpha"} for row in rows]
-    assert configs[0] == configs[1]
-    assert [row["config"]["alpha"] for row in rows] == [1.0, 3.0]
-    options = rows[0]["config"]["estimator"]["options"]
-    assert options["max_epochs"] == options["check_every"] == rows[0]["chosen"]["epochs"], "nothing stops early"
+    made = [row for row in study.rows(results, "tiny") if row["method"] not in FLOORS]
+    assert len(made) == 4, "two alphas, from the chosen start and from a random one"
+    for rows in (made[:2], made[2:]):
+        assert len({row["chosen"]["epochs"] for row in rows}) == 1
+        assert {(row["chosen"]["discount"], row["chosen"]["prior"]) for row in rows} == {(0, 0)}, (
+            "only alpha moves the tail"
+        )
+        configs = [{name: value for name, value in row["config"].items() if name != "alpha"} for row in rows]
+        assert configs[0] == configs[1]
+        assert [row["config"]["alpha"] for row in rows] == [1.0, 3.0]
+        options = rows[0]["config"]["estimator"]["options"]
+        assert options["max_epochs"] == options["check_every"] == rows[0]["chosen"]["epochs"], "nothing stops early"
 
 
 def test_recipe_paper_runs_unasked_only_what_the_released_program_makes(

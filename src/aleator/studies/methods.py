@@ -67,6 +67,7 @@ BACKBONES = {
 }
 DEFAULT, COMPARED = "AUR", Backbone(None, tunable=False)  # the default AUR: it compares models and keeps one
 GRAFTS = tuple(name for name, backbone in BACKBONES.items() if backbone.grafted)
+UNDIVIDED = {"discount": 0.0, "prior": 0.0}  # of an AUR: popularity has no part in the scores but through r and s
 OF_STUDY = "study."  # begins the name of a setting that a study reads, and that is no option of the method
 VARIANTS = {"": Variant(), "-M": Variant(estimator="mlp"), "-J": Variant(joint=True)}  # by what follows AUR in a name
 

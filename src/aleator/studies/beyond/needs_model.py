@@ -17,7 +17,7 @@ from aleator.models.base import Model
 from aleator.studies import records
 from aleator.studies.beyond.control import DIVIDED, LENGTH, POPULARITY, SecondModel, accuracy_divided, divided
 from aleator.studies.beyond.default import SHOWN, shown_figures
-from aleator.studies.methods import FLOORS, OF_STUDY, Method, key_of, under_aur
+from aleator.studies.methods import FLOORS, OF_STUDY, UNDIVIDED, Method, key_of, under_aur
 from aleator.studies.paper.main import conventions, sentences
 from aleator.studies.records import Against, Measured, Record
 from aleator.studies.report.cells import Cell, Shown, number
@@ -27,7 +27,6 @@ from aleator.studies.workbench import Workbench, accuracy, tests_against
 from aleator.uncertainty.factor import RANDOM_INIT
 
 MODELS = ("MF", "FISM")
-UNDIVIDED = {"discount": 0.0, "prior": 0.0}  # popularity has no part in the scores but through r and s
 SECOND = f"{OF_STUDY}in_place_of_s"  # the setting of a cell with a second model in place of the estimator
 ALONE = "alone "  # begins the name of a protocol where items are ranked by s alone
 # A step this short moves no number: the estimator stays at its start.
