@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tools")]
 
+import claims  # noqa: E402
 import growth  # noqa: E402
 import time_to_quality  # noqa: E402
 from common import _short  # noqa: E402
@@ -252,6 +253,8 @@ def update() -> None:
     put(ROOT / "README.md", "results", default_table())
     for place, text in places().items():
         put(RESULTS / f"{place}.md", place, text)
+    for name, table in (("claims", claims.claims_table()), ("evidence", claims.evidence_table())):
+        put(RESULTS / "index.md", name, table)
     put(RESULTS / "variants.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
     for place, text in performance().items():
         put(PERFORMANCE, place, text)
