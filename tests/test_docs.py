@@ -119,6 +119,17 @@ def test_the_tables_are_those_of_the_results(update: Any) -> None:
         assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
 
 
+def test_the_claims_are_those_of_the_results(update: Any) -> None:
+    """Each verdict still rests on its records, and each file and page that a claim names exists."""
+    page = PAGES["docs/results/index.md"]
+    for name, table in (("claims", update.claims.claims_table()), ("evidence", update.claims.evidence_table())):
+        assert f"<!-- {name} -->\n{table}\n<!-- /{name} -->" in page, f"run tools/update.py: {name} is not up to date"
+    for claim in update.claims.CLAIMS:
+        assert claim.supported(), f"the records no longer support: {claim.text}: {claim.verdict}"
+        assert (ROOT / "docs" / "results" / claim.page.partition("#")[0]).exists(), claim.page
+        assert all(list((ROOT / "results").glob(file)) for file in claim.files), claim.files
+
+
 def test_published_figures_stand_below_ours_where_there_are_many(update: Any) -> None:
     columns = ["method", "recall@20", "published", "difference", "recall@50", "published", "difference", "seeds"]
     table = update.Table(columns, [["MF", 0.06, 0.05, "+20.0%", 0.1, None, None, 3]], "a caption")
