@@ -136,6 +136,21 @@ def seeds_table(files: list[str]) -> str:
     return "\n".join(lines)
 
 
+def cost_table() -> str:
+    """How long the records of each dataset took, on each kind of machine."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for file in sorted((ROOT / "results").glob("*/*.jsonl")):
+        for row in rows(f"{file.parent.name}/{file.name}"):
+            if row.get("seconds_here"):
+                found.setdefault((row["dataset"], machine(row)), []).append(row)
+    lines = ["| dataset | machine | records | hours of measuring | studies |", "|---|---|---|---|---|"]
+    for (dataset, where), own in sorted(found.items()):
+        studies = ", ".join(sorted({row.get("part") or row["study"] for row in own}))
+        hours = sum(row["seconds_here"] for row in own) / 3600
+        lines.append(f"| {dataset} | {where} | {len(own)} | {hours:.2f} | {studies} |")
+    return "\n".join(lines)
+
+
 def machine(record: dict[str, Any]) -> str:
     """What a record was obtained on."""
     about = record["machine"]
@@ -255,6 +270,7 @@ def update() -> None:
         put(RESULTS / f"{place}.md", place, text)
     for name, table in (("claims", claims.claims_table()), ("evidence", claims.evidence_table())):
         put(RESULTS / "index.md", name, table)
+    put(ROOT / "docs" / "reproduce.md", "cost", cost_table())
     put(RESULTS / "variants.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
     for place, text in performance().items():
         put(PERFORMANCE, place, text)
