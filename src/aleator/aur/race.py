@@ -56,8 +56,8 @@ def settings(
 
     First the model's expectation on the observed pairs alone, which costs no products with the model. Then no model at
     all. Last the paper's, where all pairs take the model's: it follows the model, and so it is the least stable. From a
-    random start, an estimator on the expectations of the model takes a hundred epochs, and did not win on any data that
-    we have. So a random start is only tried with constants.
+    random start, an estimator on the expectations of the model takes many epochs. So a random start is only tried with a
+    constant on the unobserved pairs.
     """
     pairs: list[tuple[Residuals, Unobserved]] = [
         pair

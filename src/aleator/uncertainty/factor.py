@@ -47,9 +47,9 @@ class FactorEstimator(ProductEstimator):
     `self_exclude` leaves an observed item out of the history when its own loss is computed. The size of the history is
     then one less. At recommendation time, a candidate is not part of the history either.
 
-    `init="spectral"` starts from the leading singular vectors of the interactions. It takes a tenth of the epochs that
-    random projections (the paper's) need. A number is the standard deviation of random projections. "auto" is spectral
-    if `dim` is far below the number of items. The values of the other "auto" options depend on the start.
+    `init="spectral"` starts from the leading singular vectors of the interactions, so that few epochs remain. A
+    number is the standard deviation of random projections (the paper's). "auto" is spectral if `dim` is far below the
+    number of items. The values of the other "auto" options depend on the start.
     """
 
     dim: int = 1024  # dimensions of z and q
