@@ -261,8 +261,9 @@ def auroc(dataset: str, score: str) -> float:
 
 def beyond_the_interval(dataset: str) -> bool:
     """Whether the uncertainty has a higher AUROC than the expectation, beyond the interval over seeds."""
-    mean_, half = interval(np.subtract(aurocs(dataset, "uncertainty"), aurocs(dataset, "expectation")))
-    return mean_ > half
+    pairs = zip(aurocs(dataset, "uncertainty"), aurocs(dataset, "expectation"), strict=True)
+    difference, half = interval([own - other for own, other in pairs])
+    return difference > half
 
 
 def bare_and_aur() -> list[str]:
