@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from aleator.batches import Histories, Users
 from aleator.data.arrays import Array, flat, picked
+from aleator.data.attributes import Where, matching
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
 from aleator.errors import AleatorError, require
@@ -45,9 +46,11 @@ class Candidates:
         cls,
         model: Recommender,
         names: Callable[[], list[Any]],
-        allow: Items | None,
-        deny: Items | None,
-        untrained: bool,
+        *,
+        allow: Items | None = None,
+        deny: Items | None = None,
+        where: Where | None = None,
+        untrained: bool = False,
     ) -> Candidates:
         """From what `recommend` was given. `names` gives the users who are asked for."""
         mask = torch.from_numpy(model.fitted.popularity > 0).to(model.torch_device)
@@ -59,11 +62,13 @@ class Candidates:
             mask &= allowed
         if deny is not None and not isinstance(deny, Mapping):
             mask[dense_items(model, deny, "deny")] = False
+        if where is not None:
+            mask &= torch.from_numpy(matching(model.fitted.attributes, where, len(mask))).to(mask.device)
         return cls(
             None if bool(mask.all()) else mask,
             _each(model, names(), allow, "allow") if isinstance(allow, Mapping) else None,
             _each(model, names(), deny, "deny") if isinstance(deny, Mapping) else None,
-            whole=not untrained and allow is None and deny is None,
+            whole=not untrained and allow is None and deny is None and not where,
         )
 
     def hidden(self, first: int, block: Users, filter_seen: bool) -> Users | None:
@@ -163,6 +168,7 @@ def lists(
     filter_seen: bool,
     allow: Items | None,
     deny: Items | None,
+    where: Where | None,
     untrained: bool,
     memory: int | None,
 ) -> Any:
@@ -171,7 +177,7 @@ def lists(
     check_k(k, data.n_items)
     whole = of.users(users)
     names = flat(list(users)) if isinstance(users, Mapping) else _names(of, whole)
-    candidates = Candidates.of(of, names.tolist, allow, deny, untrained)
+    candidates = Candidates.of(of, names.tolist, allow=allow, deny=deny, where=where, untrained=untrained)
     found = ranked(of, whole, k, candidates, filter_seen=filter_seen, memory=memory)
     columns = {"user_id": picked(names, found.place), "item_id": data.items.decode(found.item), **found.columns}
     if data.titles is not None:
