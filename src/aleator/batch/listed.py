@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from aleator.batch.users import alike, column_of, encoded
+from aleator.batch.users import alike, column_of, encoded, require_whole
 from aleator.batches import Histories
 from aleator.data.arrays import Array, flat
-from aleator.data.columns import IDS, require_none_missing
+from aleator.data.columns import IDS
 from aleator.data.files import format_of, require_file
 from aleator.data.reading import Reading
 from aleator.data.tables import TABLES, read_table
@@ -118,5 +118,5 @@ def _read(path: Path) -> tuple[pl.DataFrame, str | None, str]:
     assert item is not None
     for column in (user, item):
         if column is not None:
-            require_none_missing(table[column].null_count(), column, f"'{path}'")
+            require_whole(table[column], f"'{path}'")
     return table, user, item

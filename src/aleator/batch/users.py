@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.data.columns import ALIASES, require_none_missing
+from aleator.data.columns import ALIASES
 from aleator.data.files import format_of, require_file
 from aleator.data.frames import opened
 from aleator.data.reading import Reading
@@ -92,7 +92,7 @@ class Table:
         require(name is not None, f"{self.where} has no user column among {present}", told)
         assert name is not None
         require(name in frame.columns, f"{self.where} has no column '{name}'", f"name one of {present}")
-        require_none_missing(frame[name].null_count(), name, self.where)
+        require_whole(frame[name], self.where)
         column = alike(frame[name], self.ids) if self.texts else frame[name]
         if column.null_count():
             wrong = frame[name].filter(column.is_null())[0]
@@ -128,6 +128,16 @@ def column_of(role: str, present: Sequence[str]) -> str | None:
     """The column with a usual name of a role, or None."""
     free = {name.lower(): name for name in reversed(present)}
     return next((free[alias] for alias in ALIASES[role].split() if alias in free), None)
+
+
+def require_whole(column: pl.Series, where: str) -> None:
+    """Refuse a column of ids with missing values. An empty text is missing too."""
+    import polars as pl
+
+    empty = (column == "").sum() if column.dtype == pl.String else 0
+    missing = column.null_count() + int(empty)
+    told = f"column '{column.name}' of {where} has {missing} missing values"
+    require(missing == 0, told, "fill them, or leave those rows out")
 
 
 def alike(column: pl.Series, ids: Vocabulary) -> pl.Series:
