@@ -227,6 +227,9 @@ def recommend(
     if not is_table:
         name = next(iter(of_table), "").replace("_", "-")
         require(not of_table, f"--{name} goes with a table of users", "leave it out, or name a table with --users")
+    else:
+        told = f"name a folder with --out (for a user of that name, write '{users},')"
+        require(out is not None, f"'{users}' is a table of users", told)
     recommender = load_model(folder, device)
     data = recommender.fitted
     options: dict[str, Any] = {"filter_seen": not keep_seen, "untrained": untrained}
