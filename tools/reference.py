@@ -25,6 +25,7 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "models": "Models",
     "uncertainty": "Uncertainty estimators",
     "data": "Data",
+    "batch": "Batch",
     "evaluation": "Evaluation",
     "tuning": "Tuning",
     "": "Errors and version",

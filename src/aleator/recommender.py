@@ -14,6 +14,7 @@ from torch import Tensor
 
 from aleator import checkpoint
 from aleator.batches import Histories, Users
+from aleator.data.attributes import Where
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
@@ -232,6 +233,7 @@ class Recommender(Configurable, ABC):
         filter_seen: bool = True,
         allow: Items | None = None,
         deny: Items | None = None,
+        where: Where | None = None,
         untrained: bool = False,
         memory: int | None = None,
         **unknown: Any,
@@ -244,6 +246,11 @@ class Recommender(Configurable, ABC):
             filter_seen: Leave out the items of a user's own history.
             allow: Item ids. Only these are candidates. {user: [item ids]} gives each user a list of their own.
             deny: Item ids. These are not candidates. In {user: [item ids]}, users may be left out.
+            where: Filters by attributes of the items, all of which must hold: {"genre": "Drama"} keeps the items with
+                this value, {"genre": ["Drama", "War"]} those with any of them, and {"year": (1990, 1999)} those in this
+                range of numbers. Both ends count, and None leaves one open. An item without a value is left out. There
+                are no functions among the filters, so that a shell and a saved batch can say the same. Whoever needs
+                one computes the items and gives them to `allow`.
             untrained: Keep items without a training interaction as candidates.
             memory: Bytes that blocks of scores may take. By default it depends on the device.
             **unknown: Any other option is refused.
@@ -254,15 +261,32 @@ class Recommender(Configurable, ABC):
                 the data came in, and polars by default.
         """
         if "lam" in unknown:
-            raise AleatorError(
-                f"this {type(self).__name__} has no uncertainty, and so no lam", "leave lam out, or fit al.AUR"
-            )
+            self.at(unknown["lam"])
         for name in unknown:
-            raise unknown_name("option of recommend", name, ["filter_seen", "allow", "deny", "untrained", "memory"])
+            known = ["filter_seen", "allow", "deny", "where", "untrained", "memory"]
+            raise unknown_name("option of recommend", name, known)
         if isinstance(users, Iterator):
             users = list(users)
         return lists(
-            self, users, k, filter_seen=filter_seen, allow=allow, deny=deny, untrained=untrained, memory=memory
+            self,
+            users,
+            k,
+            filter_seen=filter_seen,
+            allow=allow,
+            deny=deny,
+            where=where,
+            untrained=untrained,
+            memory=memory,
+        )
+
+    def at(self, lam: float) -> Self:
+        """A copy with another lam. What has no uncertainty refuses.
+
+        Args:
+            lam: 1 is the expectation alone, 0 the uncertainty alone.
+        """
+        raise AleatorError(
+            f"this {type(self).__name__} has no uncertainty, and so no lam", "leave lam out, or fit al.AUR"
         )
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:

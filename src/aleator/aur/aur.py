@@ -440,7 +440,8 @@ class AUR(Recommender):
             lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
             **options: `filter_seen=False` keeps the items of a user's own history. `allow` is a list of item ids: only
                 these are candidates. `deny` is a list of item ids to leave out. Both may be
-                {user: [item ids]}. `untrained=True` keeps items without a training interaction.
+                {user: [item ids]}. `where` filters by attributes of the items, such as {"genre": "Drama"} or
+                {"year": (1990, 1999)}. `untrained=True` keeps items without a training interaction.
                 `memory` is the number of bytes that blocks of scores may take.
 
         Returns:

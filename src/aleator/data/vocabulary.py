@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.data.arrays import Array, flat, look_up, pieces
+from aleator.data.arrays import Array, flat, look_up, picked, pieces
 from aleator.errors import AleatorError, require
 
 DenseIds = NDArray[np.int32]
@@ -93,8 +93,7 @@ class Vocabulary:
 
     def decode(self, dense: Any) -> Array:
         """The external id of each dense id, in its original type. Texts come back as Python strings."""
-        found: Array = self.ids[np.asarray(dense, dtype=np.int64)]
-        return found.astype(object) if found.dtype.kind == "T" else found
+        return picked(self.ids, dense)
 
     def parse(self, text: str) -> Any:
         """An id that was typed in a shell, in the type of this vocabulary."""
