@@ -32,7 +32,7 @@ FLOORS = [  # from low to high: a room may import itself and what stands on a lo
     ["models", "uncertainty"],
     ["aur"],
     ["tuning"],
-    ["studies"],
+    ["studies", "export"],
     ["demo"],
     ["cli"],
 ]
