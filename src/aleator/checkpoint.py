@@ -177,7 +177,7 @@ def damaged(folder: Path_, error: Exception) -> AleatorError:
 
 
 def fingerprint(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """A hash of what was learned: a dict for JSON and tensors. The device and lam, which may change later, do not count."""
+    """A hash of what was learned: a dict for JSON, and tensors. The device and lam may change later, and do not count."""
     digest = hashlib.sha256(json.dumps(_lasting(about), sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())

@@ -65,4 +65,4 @@ def users_of(model: Recommender, dim: int, rank: int | None) -> Iterator[Part]:
 
 def plain(column: Array) -> Array:
     """A column without Python objects, which every library and `np.load` reads: texts are of fixed width."""
-    return column.astype(str) if column.dtype.kind in "OT" else column
+    return np.array(column.tolist(), str) if column.dtype.kind in "OT" else column

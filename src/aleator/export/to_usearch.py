@@ -1,4 +1,4 @@
-"""usearch: a graph of neighbours (HNSW) by the inner product. Its lists are approximate, unless exact=True is asked for."""
+"""usearch: a graph of neighbours (HNSW) by the inner product. Lists are approximate, unless exact=True is asked for."""
 
 from __future__ import annotations
 
