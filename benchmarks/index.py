@@ -128,7 +128,7 @@ def usearch_indexes(model: Recommender, folder: Path) -> Iterator[tuple[str, flo
         return unseen(graph.search(vector, k + len(seen), exact=exact).keys.astype(np.int64), seen, k)
 
     yield "usearch HNSW, as exported", build, partial(search, exact=False)
-    yield "usearch, exact=True", build, partial(search, exact=True)
+    yield "usearch exact, as exported", build, partial(search, exact=True)
 
 
 def lancedb_indexes(model: Recommender, folder: Path) -> Iterator[tuple[str, float, Search]]:
@@ -151,7 +151,7 @@ def lancedb_indexes(model: Recommender, folder: Path) -> Iterator[tuple[str, flo
             asked = getattr(asked, name)(value)
         return [row[name] for name in asked.select(["item_id", "_distance"]).to_arrow()["item_id"].to_pylist()]
 
-    yield "LanceDB, scanned as exported", build, search
+    yield "LanceDB scanned, as exported", build, search
     cells = max(int(len(ids) ** 0.5), 1)
     more, _ = timed(lambda: table.create_index("vector", config=IvfFlat(distance_type="dot", num_partitions=cells)))
     yield f"LanceDB IVF_FLAT, a quarter of {cells} cells", build + more, partial(search, nprobes=max(cells // 4, 1))
@@ -183,13 +183,16 @@ TARGETS = {
 }
 
 
+def search_all(search: Search, asked: Asked, k: int) -> list[Any]:
+    return [search(vector, seen, k) for vector, seen in zip(asked.vectors, asked.seen, strict=True)]
+
+
 def measure(name: str, build: float, search: Search, asked: dict[float, Asked], k: int) -> Row:
     """One index at all lams."""
     found, seconds = {}, {}
     for lam, users in asked.items():
-        everyone = list(zip(users.vectors, users.seen, strict=True))
-        search(*everyone[0], k)  # what is loaded on first use
-        seconds[lam], lists = timed(lambda everyone=everyone: [search(vector, seen, k) for vector, seen in everyone])
+        search(users.vectors[0], users.seen[0], k)  # what is loaded on first use
+        seconds[lam], lists = timed(partial(search_all, search, users, k))
         found[lam] = agreement(users, lists)
     middle = list(asked)[len(asked) // 2]
     more = {f"recall at {lam:g}": recall for lam, (recall, _) in found.items()}

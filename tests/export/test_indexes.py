@@ -29,7 +29,8 @@ def by_faiss(folder: Path) -> Search:
     def search(vector: NDArray[np.float32], seen: list[Any], k: int) -> list[Any]:
         rows = faiss.IDSelectorBatch(np.flatnonzero(ids.is_in(seen)))
         _, found = index.search(vector[None], k, params=faiss.SearchParameters(sel=faiss.IDSelectorNot(rows)))
-        return ids[found[0].tolist()].to_list()
+        listed: list[Any] = ids[found[0].tolist()].to_list()
+        return listed
 
     return search
 

@@ -11,7 +11,8 @@ from aleator.export.manifest import Index
 from aleator.export.to_parquet import write_beside
 
 LIBRARY = PACKAGE = "usearch"
-_LINKS, _EFFORT = 32, 256  # of an item in the graph, and candidates that are looked at to find them
+# Links of an item in the graph, and candidates that are looked at to find them; docs/performance.md has the recall
+_LINKS, _EFFORT = 48, 256
 
 
 def write(folder: Path, items: Items) -> Index:
