@@ -27,6 +27,7 @@ from aleator.models import MODELS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}
+NEEDED = {"docs/serve.md": ("faiss", "lancedb", "qdrant_client", "usearch")}  # what the examples of a page import
 
 
 @pytest.fixture
@@ -64,6 +65,8 @@ def test_the_readme_is_short() -> None:
 def test_the_examples_of_a_page_run(
     page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for library in NEEDED.get(page, ()):
+        pytest.importorskip(library, reason="needs the extra index")
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the grafted function is not saved")

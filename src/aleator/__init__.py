@@ -18,6 +18,7 @@ from aleator.data.tail import Tail
 from aleator.errors import AleatorError
 from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
+from aleator.export import check_export, export
 from aleator.models import (
     BPR,
     EASE,
@@ -73,7 +74,9 @@ __all__ = [
     "Vectors",
     "ZeroSum",
     "__version__",
+    "check_export",
     "evaluate",
+    "export",
     "graft",
     "load_dataset",
     "load_model",

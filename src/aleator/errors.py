@@ -34,10 +34,13 @@ def require(holds: bool, problem: str, remedy: str) -> None:
         raise AleatorError(problem, remedy)
 
 
-def need(module: str, purpose: str) -> None:
-    """Raise an `AleatorError` unless the library `module` is installed. `purpose` says what needs it."""
+def need(module: str, purpose: str, package: str | None = None) -> None:
+    """Raise an `AleatorError` unless the library `module` is installed.
+
+    `purpose` says what needs it. `package` is what to install, if that has another name.
+    """
     if importlib.util.find_spec(module) is None:
-        raise AleatorError(f"{purpose} needs the library {module}", f"install {module}")
+        raise AleatorError(f"{purpose} needs the library {module}", f"install {package or module}")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> AleatorError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import scipy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aleator import checkpoint
@@ -29,7 +30,7 @@ from aleator.ranking.lists import Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.scan import Scan, available
 from aleator.ranking.top import best
-from aleator.ranking.vectors import Factors, Vectors, vectors
+from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
 from aleator.training.loop import Log
 from aleator.version import __version__
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
-Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
+Who = Sequence[Any] | Mapping[Any, Iterable[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -121,6 +122,10 @@ class Recommender(Configurable, ABC):
         """
         return None
 
+    def user_factors(self, users: Users) -> Tensor | None:
+        """[B, dim] the first tensor of `factors`, without the work that the second one may take."""
+        return None
+
     def low_rank(self, rank: int) -> Factors | None:
         """A function like `factors`, whose inner products approximate the scores, from an SVD cut to `rank`.
 
@@ -179,7 +184,8 @@ class Recommender(Configurable, ABC):
             return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
         histories = []
         for name, items in who.items():
-            require(not isinstance(items, str), f"the history of {name!r} is {items!r}", "give a list of item ids")
+            is_list = isinstance(items, Iterable) and not isinstance(items, str)
+            require(is_list, f"the history of {name!r} is {items!r}", "give a list of item ids")
             dense = self.fitted.items.encode(list(items))
             require(
                 bool((dense >= 0).any()),
@@ -209,7 +215,12 @@ class Recommender(Configurable, ABC):
         factors = None if bool((users.size == 0).any()) else self.factors(users)
         return listed(self.score_block, factors, users, items)
 
-    def vectors(self, users: Who | None = None, *, rank: int | None = None) -> Vectors:
+    def at(self, lam: float) -> Self:
+        """A copy of a fitted `AUR` with another lam. Other recommenders have none, and refuse."""
+        told = f"this {type(self).__name__} has no uncertainty, and so no lam"
+        raise AleatorError(told, "leave lam out, or fit al.AUR")
+
+    def vectors(self, users: Who | None = None, *, lam: float | None = None, rank: int | None = None) -> Vectors:
         """Vectors of users and items whose inner products are the scores.
 
         Any nearest-neighbour index or vector database can serve them. Models whose scores are not inner products have
@@ -218,12 +229,34 @@ class Recommender(Configurable, ABC):
 
         Args:
             users: User ids, or {name: [item ids]} for newcomers. By default all users of the training data.
+            lam: The knob of an AUR: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`. It is
+                part of the users' vectors alone: the vectors of the items are the same for each lam.
             rank: Dimensions of the approximation, for models with an item-item matrix alone.
 
         Returns:
             Ids and vectors of these users and of all items, and a mask of the trained items.
         """
-        return vectors(self, users, rank)
+        return vectors(self if lam is None else self.at(lam), users, rank)
+
+    def user_vector(
+        self, history: Iterable[Any], *, lam: float | None = None, rank: int | None = None
+    ) -> NDArray[np.float32]:
+        """The vector of a newcomer, to ask an index of the items' vectors with. Nothing is trained again.
+
+        It is quick: the vectors of the items are neither made nor copied. (With `rank`, the first call computes the
+        decomposition of the item-item matrix, and later ones keep it.)
+
+        Args:
+            history: Item ids. Unknown ones are left out. As in `recommend`, at least one must be known.
+            lam: The knob of an AUR. By default `lam_used`.
+            rank: For models with an item-item matrix alone: the rank that the items' vectors were made with.
+
+        Returns:
+            The vector, [dim], as `vectors` gives it for the same history.
+        """
+        of = self if lam is None else self.at(lam)
+        (made,) = user_vectors(of, of.users({"newcomer": history}), rank)
+        return made.reshape(-1)
 
     def recommend(
         self,
@@ -349,6 +382,17 @@ class Recommender(Configurable, ABC):
 
     def _items(self, items: Sequence[Any]) -> Tensor:
         return dense_items(self, items)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what was learned: options, tensors, and the pairs and ids that it was fitted on.
+
+        Saving and loading keep it, on any device. An AUR has the same one at every lam, since lam changes no vector of an
+        item. Another fit has another one, unless it learned the same to the bit.
+        """
+        learned, tensors = self.pack()
+        about = {"kind": type(self).__name__, "options": self.options(), "learned": learned}
+        return checkpoint.fingerprint(about | {"data": self.fitted.fingerprint}, tensors)
 
     def save(self, folder: checkpoint.Path_) -> None:
         """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.

@@ -92,6 +92,7 @@ def test_what_is_loaded_scores_as_what_was_saved(
         assert torch.equal(loaded.score([0, 5, 60]), model.score([0, 5, 60]))
         assert torch.equal(loaded.score({"x": [1, 2]}), model.score({"x": [1, 2]}))
         assert loaded.recommend([3], k=5).equals(model.recommend([3], k=5))
+        assert loaded.fingerprint == model.fingerprint
         assert {**loaded.options(), "device": ""} == {**model.options(), "device": ""}
 
 

@@ -42,7 +42,7 @@ from aleator.options import Among, Between, Ranges
 from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertainty
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
-from aleator.ranking.vectors import Factors, Vectors
+from aleator.ranking.vectors import Factors
 from aleator.recommender import Recommender, Who, as_split
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
@@ -374,6 +374,12 @@ class AUR(Recommender):
         """[B, dim] and [n_items, dim], whose inner products are the scores. lam is on the side of the users alone."""
         return self._both(self.model.factors(users), users)
 
+    def user_factors(self, users: Users) -> Tensor | None:
+        x, of_estimator = self.model.user_factors(users), self.estimator.factors(users)
+        if x is None or of_estimator is None or self.spreads is None:
+            return None
+        return self._by_user(x, of_estimator[0], users, self.spreads)
+
     def low_rank(self, rank: int) -> Factors | None:
         found = self.model.low_rank(rank)
         return None if found is None or self.spreads is None else lambda users: self._both(found(users), users)
@@ -384,25 +390,13 @@ class AUR(Recommender):
         if of_model is None or of_estimator is None or self.spreads is None:
             return None
         (x, y), (p, q) = of_model, of_estimator
-        weight = scarcity(users) * (self.prior_used * self.spreads.shares[0])
-        by_user = torch.cat([self.lam_used * x, (1 - self.lam_used) * p, weight], 1)
-        return by_user, self._items_of_both(y, q, *self.spreads.shares, self.histories, self.discount_used)
+        by_item = self._items_of_both(y, q, *self.spreads.shares, self.histories, self.discount_used)
+        return self._by_user(x, p, users, self.spreads), by_item
 
-    def vectors(self, users: Who | None = None, *, lam: float | None = None, rank: int | None = None) -> Vectors:
-        """Vectors of users and items whose inner products are the scores, for a nearest-neighbour index.
-
-        lam is part of the users' vectors alone: the vectors of the items are the same for each lam.
-
-        Args:
-            users: User ids, or {name: [item ids]} for newcomers. By default all users.
-            lam: The knob of these vectors: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
-            rank: For models that score by an item-item matrix: the dimensions of a truncated SVD of it. The vectors are
-                then approximate, and `recall` says how many of the first 20 items they keep.
-
-        Returns:
-            Ids and vectors of users and items, and a mask of the items that have a training interaction.
-        """
-        return super().vectors(users, rank=rank) if lam is None else self.at(lam).vectors(users, rank=rank)
+    def _by_user(self, x: Tensor, p: Tensor, users: Users, spreads: Spreads) -> Tensor:
+        """[B, dim] the users' side of the blend, which lam is part of, and the weight of the prior."""
+        weight = scarcity(users) * (self.prior_used * spreads.shares[0])
+        return torch.cat([self.lam_used * x, (1 - self.lam_used) * p, weight], 1)
 
     def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
         """The expectation r of users against items: what the model alone predicts.

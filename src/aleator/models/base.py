@@ -227,12 +227,22 @@ class Model(Recommender):
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
         found = self.raw_factors(users)
-        if found is None or self.map is None:
-            return found
+        x = self._on_line(found)
+        if found is None or x is None:
+            return None
+        return x, found[1] if self.map is None else self._lined(found[1])
+
+    def user_factors(self, users: Users) -> Tensor | None:
+        return self._on_line(self.raw_factors(users))
+
+    def _on_line(self, raw: tuple[Tensor, Tensor] | None) -> Tensor | None:
+        """The users' side of `raw_factors`, calibrated. None if the calibration is no line."""
+        if raw is None or self.map is None:
+            return None if raw is None else raw[0]
         if self.map.line is None:
             return None
-        (x, y), (slope, level) = found, self.map.line
-        return torch.cat([slope * x, x.new_full((len(x), 1), level)], 1), self._lined(y)
+        slope, level = self.map.line
+        return torch.cat([slope * raw[0], raw[0].new_full((len(raw[0]), 1), level)], 1)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         scores = self.raw_block(users, items)

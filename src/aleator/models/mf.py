@@ -14,7 +14,7 @@ from torch import Tensor
 from aleator.batches import Histories, Users
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
-from aleator.kernels.least_squares import approach, least_squares, leave_one_out
+from aleator.kernels.least_squares import approach, least_squares, leave_one_out, weighted_gram
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.factors import FactorTable
@@ -22,6 +22,7 @@ from aleator.models.path import short_path
 from aleator.models.squares import Negatives, squared_error, squares_by_hand
 from aleator.options import Among, Between, Ranges
 from aleator.progress import progress
+from aleator.ranking.derived import Derived
 from aleator.training.loop import Log
 from aleator.training.stop import Stop
 
@@ -58,6 +59,7 @@ class MF(Epochs, Model):
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
     solved_by: str | None = field(default=None, init=False)  # "conjugate gradients" (ALS) or "adam"
+    _gram: Derived[Tensor] = field(default_factory=lambda: Derived(weighted_gram), init=False)  # for each fold-in
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
@@ -215,8 +217,8 @@ class MF(Epochs, Model):
         """Fold-in by least squares for each newcomer. If the factors are calibrated, it is a linear map instead."""
         if self._calibrated:
             return super().fold_in(users)
-        rows = self.rows(users)
-        return least_squares(self.table.items, rows, self.mu, self.penalty(rows))
+        rows, items = self.rows(users), self.table.items
+        return least_squares(items, rows, self.mu, self.penalty(rows), self._gram(items, self.mu))
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The closed form of least squares without one pair of the user."""
