@@ -310,7 +310,7 @@ class Recommender(Configurable, ABC):
         """Columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
         return {}
 
-    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
+    def beside_item(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         """The columns that stand beside a recommended item, [B, k] each. `items` are dense ids [B, k], -1 for none."""
         popularity = torch.from_numpy(self.fitted.popularity).to(items.device)
         return {"popularity": popularity[items], "tail": self.tail_mask[items]}

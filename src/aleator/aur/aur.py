@@ -500,10 +500,10 @@ class AUR(Recommender):
             self.set_lam(value)
         return value if option in ("lam", "model", "estimator") else super().change(option, value)
 
-    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
+    def beside_item(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
         parts = {"expectation": self.model.score_listed(users, items), "uncertainty": self._sigma(s)}
-        return parts | super().explain(users, items)
+        return parts | super().beside_item(users, items)
 
     def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
         if self.chance is None or not whole:

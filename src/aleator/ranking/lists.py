@@ -145,7 +145,7 @@ def ranked(
             else:
                 values, items = _best_allowed(of, block, k, hidden, candidates.mask, allowed)
             whole = filter_seen and candidates.whole
-            parts = {"score": values} | of.beside_score(block, values, whole) | of.explain(block, items)
+            parts = {"score": values} | of.beside_score(block, values, whole) | of.beside_item(block, items)
         row, column = (items >= 0).nonzero(as_tuple=True)
         rows = {"place": first + row, "item": items[row, column], "rank": column + 1}
         rows |= {name: value[row, column] for name, value in parts.items()}
