@@ -22,7 +22,9 @@ from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
+from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
+from aleator.ranking.explained import explained
 from aleator.ranking.listed import listed
 from aleator.ranking.lists import Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
@@ -126,6 +128,10 @@ class Recommender(Configurable, ABC):
         None if there is none.
         """
         return None
+
+    @abstractmethod
+    def contributions(self, users: Users, items: Tensor) -> Contributions:
+        """What each item of each history adds to the scores of its user's own items (dense ids [B, k])."""
 
     @abstractmethod
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -233,6 +239,7 @@ class Recommender(Configurable, ABC):
         allow: Items | None = None,
         deny: Items | None = None,
         untrained: bool = False,
+        explain: int | None = None,
         memory: int | None = None,
         **unknown: Any,
     ) -> Any:
@@ -245,6 +252,9 @@ class Recommender(Configurable, ABC):
             allow: Item ids. Only these are candidates. {user: [item ids]} gives each user a list of their own.
             deny: Item ids. These are not candidates. In {user: [item ids]}, users may be left out.
             untrained: Keep items without a training interaction as candidates.
+            explain: Add the column expectation_from: lists of at most so many items of the user's history, those that
+                add most to the expectation (see `explain`). If there are titles, their titles stand in
+                expectation_from_titles.
             memory: Bytes that blocks of scores may take. By default it depends on the device.
             **unknown: Any other option is refused.
 
@@ -258,12 +268,40 @@ class Recommender(Configurable, ABC):
                 f"this {type(self).__name__} has no uncertainty, and so no lam", "leave lam out, or fit al.AUR"
             )
         for name in unknown:
-            raise unknown_name("option of recommend", name, ["filter_seen", "allow", "deny", "untrained", "memory"])
+            known = ["filter_seen", "allow", "deny", "untrained", "explain", "memory"]
+            raise unknown_name("option of recommend", name, known)
         if isinstance(users, Iterator):
             users = list(users)
         return lists(
-            self, users, k, filter_seen=filter_seen, allow=allow, deny=deny, untrained=untrained, memory=memory
+            self,
+            users,
+            k,
+            filter_seen=filter_seen,
+            allow=allow,
+            deny=deny,
+            untrained=untrained,
+            explain=explain,
+            memory=memory,
         )
+
+    def explain(self, users: Who, items: Sequence[Any], n: int | None = 3) -> Any:
+        """Which items of a user's history the score of an item comes from.
+
+        A score that is a sum over the history has terms. They and `rest` add up to the score. For other scores, a
+        contribution is the score of the whole history less the score without that item, both as a newcomer's, and
+        `exact` is false. The rest is then what such differences miss. A user without a history has no rows.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers.
+            items: Item ids. Each is explained for each user.
+            n: Items of the history to show for each pair, those that add most to the score. None shows all.
+
+        Returns:
+            A frame with the columns user_id, item_id, history_item, adds_to_expectation, adds_to_score, share (what the
+                item adds to the score, divided by the sum of the sizes of all that is added), rest (what no item of the
+                history accounts for), exact, and the titles title and history_title if the data has titles.
+        """
+        return explained(self, users, items, n)
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
         """Sort candidates from elsewhere by this recommender's own scores, for each user.

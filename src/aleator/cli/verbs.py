@@ -179,6 +179,10 @@ def recommend(
     history: Annotated[str | None, typer.Option(help="Ids of the items of a new user, separated by commas.")] = None,
     k: Annotated[int, typer.Option(help="Number of items for each user.")] = 20,
     lam: Annotated[float | None, typer.Option(help="1 is the expectation alone, 0 the uncertainty alone.")] = None,
+    explain: Annotated[
+        int | None,
+        typer.Option(help="Name so many items of the history that add most to the expectation and to the uncertainty."),
+    ] = None,
     device: DEVICE = "auto",
     json: JSON = False,
 ) -> None:
@@ -186,7 +190,7 @@ def recommend(
     one = (users is None) != (history is None)
     require(one, "exactly one of --users and --history is needed", "give ids of users or ids of items")
     recommender = load_model(folder, device)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"explain": explain}
     if lam is not None:
         _with_uncertainty(recommender)
         options["lam"] = lam
