@@ -24,7 +24,9 @@ from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
+from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
+from aleator.ranking.explained import explained
 from aleator.ranking.listed import listed
 from aleator.ranking.lists import Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
@@ -132,6 +134,10 @@ class Recommender(Configurable, ABC):
         None if there is none.
         """
         return None
+
+    @abstractmethod
+    def contributions(self, users: Users, items: Tensor) -> Contributions:
+        """What each item of each history adds to the scores of its user's own items (dense ids [B, k])."""
 
     @abstractmethod
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -268,6 +274,7 @@ class Recommender(Configurable, ABC):
         deny: Items | None = None,
         where: Where | None = None,
         untrained: bool = False,
+        explain: int | None = None,
         memory: int | None = None,
         **unknown: Any,
     ) -> Any:
@@ -285,6 +292,9 @@ class Recommender(Configurable, ABC):
                 are no functions among the filters, so that a shell and a saved batch can say the same. Whoever needs
                 one computes the items and gives them to `allow`.
             untrained: Keep items without a training interaction as candidates.
+            explain: Add the column expectation_from: lists of at most so many items of the user's history, those that
+                add most to the expectation (see `explain`). If there are titles, their titles stand in
+                expectation_from_titles.
             memory: Bytes that blocks of scores may take. By default it depends on the device.
             **unknown: Any other option is refused.
 
@@ -296,7 +306,7 @@ class Recommender(Configurable, ABC):
         if "lam" in unknown:
             self.at(unknown["lam"])
         for name in unknown:
-            known = ["filter_seen", "allow", "deny", "where", "untrained", "memory"]
+            known = ["filter_seen", "allow", "deny", "where", "untrained", "explain", "memory"]
             raise unknown_name("option of recommend", name, known)
         if isinstance(users, Iterator):
             users = list(users)
@@ -309,6 +319,7 @@ class Recommender(Configurable, ABC):
             deny=deny,
             where=where,
             untrained=untrained,
+            explain=explain,
             memory=memory,
         )
 
@@ -321,6 +332,25 @@ class Recommender(Configurable, ABC):
         raise AleatorError(
             f"this {type(self).__name__} has no uncertainty, and so no lam", "leave lam out, or fit al.AUR"
         )
+
+    def explain(self, users: Who, items: Sequence[Any], n: int | None = 3) -> Any:
+        """Which items of a user's history the score of an item comes from.
+
+        A score that is a sum over the history has terms. They and `rest` add up to the score. For other scores, a
+        contribution is the score of the whole history less the score without that item, both as a newcomer's, and
+        `exact` is false. The rest is then what such differences miss. A user without a history has no rows.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers.
+            items: Item ids. Each is explained for each user.
+            n: Items of the history to show for each pair, those that add most to the score. None shows all.
+
+        Returns:
+            A frame with the columns user_id, item_id, history_item, adds_to_expectation, adds_to_score, share (what the
+                item adds to the score, divided by the sum of the sizes of all that is added), rest (what no item of the
+                history accounts for), exact, and the titles title and history_title if the data has titles.
+        """
+        return explained(self, users, items, n)
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
         """Sort candidates from elsewhere by this recommender's own scores, for each user.
@@ -367,7 +397,7 @@ class Recommender(Configurable, ABC):
         """Columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
         return {}
 
-    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
+    def beside_item(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         """The columns that stand beside a recommended item, [B, k] each. `items` are dense ids [B, k], -1 for none."""
         popularity = torch.from_numpy(self.fitted.popularity).to(items.device)
         return {"popularity": popularity[items], "tail": self.tail_mask[items]}

@@ -57,6 +57,18 @@ def test_recommend_prints_what_python_returns(run: Run, model: Path) -> None:
     }
 
 
+def test_recommend_names_the_history_items_that_lists_come_from(run: Run, model: Path) -> None:
+    words = ("recommend", model, "--users", "u1", "--k", 3, "--explain", 2)
+    rows = json.loads(run(*words, "--json").out)
+    want = al.AUR.load(model).recommend(["u1"], k=3, explain=2)
+    for name in ("expectation_from", "uncertainty_from"):
+        assert [row[name] for row in rows] == want[name].to_list()
+    head, *lines = run(*words).out.splitlines()
+    assert head.endswith("expectation_from  uncertainty_from")
+    assert all(line.endswith(", ".join(row["uncertainty_from"])) for line, row in zip(lines, rows, strict=True))
+    assert "whole number of at least 1" in run("recommend", model, "--users", "u1", "--explain", 0).err
+
+
 def test_recommend_to_a_history(run: Run, model: Path) -> None:
     told = run("recommend", model, "--history", "i1,i2", "--k", "3")
     assert told.code == 0

@@ -40,6 +40,7 @@ from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
 from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertainty
+from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors
@@ -398,6 +399,21 @@ class AUR(Recommender):
         weight = scarcity(users) * (self.prior_used * spreads.shares[0])
         return torch.cat([self.lam_used * x, (1 - self.lam_used) * p, weight], 1)
 
+    def contributions(self, users: Users, items: Tensor) -> Contributions:
+        of_r, of_s = self.model.terms(users, items), self.estimator.terms(users, items)
+        r = torch.zeros_like(of_s.values) if of_r is None else of_r.values
+        parts = {"expectation": torch.full_like(r, torch.nan) if of_r is None else r, "uncertainty": of_s.values}
+        if self.blend == "linear":
+            added = blend(*self.blended.scaled(r, of_s.values), self.lam_used)
+        else:  # the difference that taking the terms away makes
+            s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)[users.row]
+            whole, less = (self.blended.scaled(r, each)[1] for each in (s, s - of_s.values))
+            added = blend(r, whole - less, self.lam_used)
+        discount = discounts(self.histories.popularity[items], self.discount_used)[users.row]
+        # joint training moves factors of users away from those that follow from a history
+        exact = self.blend == "linear" and self.joint is None and of_s.exact and (of_r is None or of_r.exact)
+        return Contributions(parts, added * discount, exact)
+
     def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
         """The expectation r of users against items: what the model alone predicts.
 
@@ -436,6 +452,8 @@ class AUR(Recommender):
                 these are candidates. `deny` is a list of item ids to leave out. Both may be
                 {user: [item ids]}. `where` filters by attributes of the items, such as {"genre": "Drama"} or
                 {"year": (1990, 1999)}. `untrained=True` keeps items without a training interaction.
+                `explain=3` adds the columns expectation_from and uncertainty_from: lists of the at most 3 items of the
+                user's history that add most to each. If there are titles, they stand in columns that end in _titles.
                 `memory` is the number of bytes that blocks of scores may take.
 
         Returns:
@@ -448,6 +466,31 @@ class AUR(Recommender):
         if lam is None:
             return super().recommend(users, k, **options)
         return self.at(lam).recommend(users, k, **options)
+
+    def explain(self, users: Who, items: Sequence[Any], n: int | None = 3, *, lam: float | None = None) -> Any:
+        """Which items of a user's history the score of an item comes from: its expectation, and its uncertainty.
+
+        An item that adds to the uncertainty raises the score as one that adds to the expectation does: it says that the
+        zero of the pair is probably wrong.
+
+        A score that is a sum over the history has terms. They and `rest` add up to the score. The rest is what no item
+        of the history accounts for, such as the prior of popularity. For other scores, a contribution is the difference
+        that leaving the item out of the history makes, and `exact` is false.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers.
+            items: Item ids. Each is explained for each user.
+            n: Items of the history to show for each pair, those that add most to the score. None shows all.
+            lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
+
+        Returns:
+            A frame with the columns user_id, item_id, history_item, adds_to_expectation (on the scale of the label),
+                adds_to_uncertainty (in units of the log-variance, which the uncertainty rises with), adds_to_score
+                (both, in units of the score), share (adds_to_score divided by the sum of the sizes of all that is added
+                to this score), rest, exact, and the titles title and history_title if the data has titles. A model
+                whose expectation does not follow from a history has NaN in adds_to_expectation.
+        """
+        return super().explain(users, items, n) if lam is None else self.at(lam).explain(users, items, n)
 
     def rerank(self, candidates: Any, k: int | None = None, *, lam: float | None = None, **options: Any) -> Any:
         """Sort candidates from elsewhere by the scores of this AUR, for each user.
@@ -495,10 +538,10 @@ class AUR(Recommender):
             self.set_lam(value)
         return value if option in ("lam", "model", "estimator") else super().change(option, value)
 
-    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
+    def beside_item(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
         parts = {"expectation": self.model.score_listed(users, items), "uncertainty": self._sigma(s)}
-        return parts | super().explain(users, items)
+        return parts | super().beside_item(users, items)
 
     def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
         if self.chance is None or not whole:

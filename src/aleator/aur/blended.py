@@ -84,7 +84,10 @@ class Blended:
 
     def parts(self, users: Users, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The two parts of the blend, [B, n_items] or [B, len(items)] each: its value is lam * a + (1 - lam) * b."""
-        r, s = self.raw(users, items)
+        return self.scaled(*self.raw(users, items))
+
+    def scaled(self, r: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        """The two parts of the blend, from the expectations r and the log-variances s."""
         if self.blending == "sigma":
             return r, uncertainty(s, self.objective.k)
         assert self.spreads is not None, "the estimator is trained"

@@ -15,6 +15,7 @@ from aleator.batch.users import USER, encoded
 from aleator.batches import Histories, Users
 from aleator.data.arrays import Array, picked
 from aleator.errors import AleatorError, require, unknown_name
+from aleator.ranking.contributions import as_lists
 from aleator.ranking.lists import Candidates, Ranked, ranked
 from aleator.recommender import Recommender
 
@@ -37,6 +38,7 @@ class Job:
     filter_seen: bool
     unknown: Unknown  # what to do with users whom neither the model nor a history knows
     history: str | None  # the column with the histories of users whom the model does not know
+    explain: int | None = None  # history items that stand beside each listed item
 
     def __post_init__(self) -> None:
         if self.unknown not in get_args(Unknown):
@@ -111,7 +113,7 @@ class Job:
             allow=None if self.allow is None else self.allow.of(ids, device),
             deny=None if self.deny is None else self.deny.of(ids, device),
         )
-        found = ranked(self.model, users, self.k, candidates, filter_seen=self.filter_seen)
+        found = ranked(self.model, users, self.k, candidates, filter_seen=self.filter_seen, explain=self.explain)
         return replace(found, place=rows[found.place])
 
     def _frame(self, frame: pl.DataFrame, found: Ranked) -> pl.DataFrame:
@@ -119,7 +121,7 @@ class Job:
         import polars as pl
 
         own = [frame[USER].gather(found.place), self._items[0].gather(found.item)]
-        own += [pl.Series(name, values) for name, values in found.columns.items()]
+        own += [pl.Series(name, values) for name, values in as_lists(self.model, found.columns).items()]
         own += [titles.gather(found.item) for titles in self._items[1:]]
         names = {series.name for series in own}
         others = frame.drop(USER, *([] if self.history is None else [self.history]))

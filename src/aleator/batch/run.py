@@ -22,6 +22,7 @@ from aleator.batch.users import ROWS, USER, Roll, Table
 from aleator.data.attributes import Where
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.progress import Bar, progress
+from aleator.ranking.contributions import check_count
 from aleator.ranking.lists import Candidates, check_k
 from aleator.recommender import Recommender
 from aleator.version import __version__
@@ -48,6 +49,7 @@ def recommend_batch(
     deny: Any = None,
     where: Where | None = None,
     untrained: bool = False,
+    explain: int | None = None,
     per_part: int = PER_PART,
     format: Format = "parquet",
 ) -> dict[str, Any]:
@@ -79,6 +81,7 @@ def recommend_batch(
         deny: Items that must not be listed, in the same forms.
         where: Filters by attributes of the items, as `recommend` takes them.
         untrained: Keep items without a training interaction as candidates.
+        explain: Add columns of so many history items that add most, as `recommend` does. Not for csv, which has no lists.
         per_part: Users in a part.
         format: "parquet" or "csv".
 
@@ -104,6 +107,8 @@ def recommend_batch(
         raise unknown_name("format", str(format), get_args(Format))
     data, path = model.fitted, Path(out)
     check_k(k, data.n_items)
+    check_count(explain, "explain")
+    require(explain is None or format != "csv", "csv has no columns of lists", "leave explain out, or write parquet")
     check(path)
     turned = model if lam is None else model.at(lam)
     table = Table.of(users, user, data.users)
@@ -121,6 +126,7 @@ def recommend_batch(
         filter_seen=filter_seen,
         unknown=unknown,
         history=history,
+        explain=explain,
     )
     start, total = time.perf_counter(), _survey(table, job) if table.again else None
     batch = {
@@ -134,6 +140,7 @@ def recommend_batch(
         **{name: lists[name][0].fingerprint if name in lists else None for name in ("allow", "deny")},
         "where": _plain(where),
         "untrained": untrained,
+        "explain": explain,
         "candidates": None if candidates.mask is None else _digest(candidates.mask.cpu().numpy().tobytes()),
         "per_part": per_part,
         "format": format,

@@ -199,6 +199,10 @@ def recommend(
         Path | None, typer.Option(help="Folder for the lists of a table of users. A batch in it is gone on with.")
     ] = None,
     lam: Annotated[float | None, typer.Option(help="1 is the expectation alone, 0 the uncertainty alone.")] = None,
+    explain: Annotated[
+        int | None,
+        typer.Option(help="Name so many items of the history that add most to the expectation and to the uncertainty."),
+    ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(help="Filter by an attribute of the items, such as genre=Drama or year=1990..1999. Repeatable."),
@@ -232,7 +236,7 @@ def recommend(
         require(out is not None, f"'{users}' is a table of users", told)
     recommender = load_model(folder, device)
     data = recommender.fitted
-    options: dict[str, Any] = {"filter_seen": not keep_seen, "untrained": untrained}
+    options: dict[str, Any] = {"filter_seen": not keep_seen, "untrained": untrained, "explain": explain}
     if lam is not None:
         options["lam"] = _with_uncertainty(recommender).at(lam).lam_used
     if where:

@@ -50,6 +50,21 @@ def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Te
     return found
 
 
+def history_terms(factors: Tensor, rows: Histories, mu: float, l2: Tensor, items: Tensor) -> Tensor:
+    """The terms of <x, y_i> for the x of `least_squares` and each item i of `items` [n_rows, k], [n, k].
+
+    Let A be the normal matrix of a row. Then x = A^-1 (sum of w_j y_j over the items j of the row), so that <x, y_i> is
+    the sum of w_j y_j' A^-1 y_i (Hu, Koren and Volinsky, 2008, section 5).
+    """
+    found = factors.new_zeros((len(rows.item), items.shape[1]))
+    gram = mu * factors.T @ factors
+    for index, users in _alike(rows, factors):
+        problem = _Problem(factors, gram, users, mu, l2[index])
+        terms = problem.weight[..., None] * (problem.padded @ problem.solve(factors[items[index]].mT))
+        found[rows.indptr[index][users.row] + problem.place] = terms[users.row, problem.place]
+    return found
+
+
 def approach(x: Tensor, factors: Tensor, rows: Users, mu: float, l2: Tensor, steps: int) -> Tensor:
     """Take `steps` steps of conjugate gradients from `x` [n_rows, dim] towards what `least_squares` finds.
 

@@ -19,6 +19,7 @@ from aleator.kernels.ragged import pair_products
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.models.factors import FactorTable
 from aleator.models.path import Path
+from aleator.ranking.contributions import Contributions, Terms, leave_one_out
 from aleator.ranking.derived import Derived
 from aleator.recommender import Recommender, as_split
 from aleator.training.loop import Log, epochs_of
@@ -112,6 +113,13 @@ class Model(Recommender):
         """The expectation of each item of each history, as if that item were not in the history, [n].
 
         None if the model has no closed form for it.
+        """
+        return None
+
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor | None:
+        """What each item of a history adds to the raw scores of its user's own items (dense ids [B, k]), [n, k].
+
+        The terms and a constant add up to the raw score. None if it is no such sum.
         """
         return None
 
@@ -252,6 +260,29 @@ class Model(Recommender):
         """The expectation of each item of each history, [n]."""
         scores = self.raw_pairs(users)
         return scores if self.map is None else self.map(scores)
+
+    @property
+    def follows_histories(self) -> bool:
+        """Whether the expectation of a user can be told from the history. If not, it has no terms."""
+        return self.personalises
+
+    def terms(self, users: Users, items: Tensor) -> Terms | None:
+        """What each item of a history adds to the expectations of its user's own items (dense ids [B, k])."""
+        if not self.follows_histories:
+            return None
+        slope = 1.0 if self.map is None else self.map.line and self.map.line[0]
+        raw = None if slope is None else self.raw_terms(users, items)
+        if raw is None or slope is None:
+            return Terms(leave_one_out(self.score_block, users, items), exact=False)
+        return Terms(slope * raw, exact=True)
+
+    def contributions(self, users: Users, items: Tensor) -> Contributions:
+        found = self.terms(users, items)
+        if found is None:
+            kind = type(self).__name__
+            told = f"the scores of this {kind} do not follow from the items of a history"
+            raise AleatorError(told, "explain an AUR with it, whose uncertainty does, or another model")
+        return Contributions({"expectation": found.values}, found.values, found.exact)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors to save, by name."""

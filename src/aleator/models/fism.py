@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.errors import require
-from aleator.kernels.ragged import history_sum
+from aleator.kernels.ragged import history_products, history_sum
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.squares import Negatives, squared_error
@@ -127,6 +127,11 @@ class FISM(Epochs, Model):
 
     def raw_factors(self, users: Users) -> tuple[Tensor, Tensor]:
         return self._summed(users, self._kept(users)), self.q
+
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor:
+        """<z_j, q_i> / sqrt(size of the history). The bias is the rest."""
+        products = history_products(self.z, self.q[:, : self.z.shape[1]], users, items)
+        return products * self._count(users, self._kept(users)).rsqrt()[:, None]
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The expectation from the rest of the history, as in training. None if training did not leave items out."""

@@ -66,6 +66,10 @@ class ItemTable:
             return self._sums(users)[users.row, users.item] + self.level
         return self.store.pairs(users) + self.level
 
+    def terms(self, users: Users, items: Tensor) -> Tensor:
+        """What each history item adds to the scores of its user's own items [B, k], [n, k]. The level is the rest."""
+        return users.weight[:, None] * self.store.entries(users.item, items[users.row])
+
     def low_rank(self, rank: int, seed: int) -> Factors:
         """Factors of a batch whose inner products approximate the scores. One more dimension holds the level.
 
@@ -217,6 +221,9 @@ class ItemItem(Model):
 
     def raw_pairs(self, users: Users) -> Tensor:
         return self._fitted_table.pairs(users)
+
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor:
+        return self._fitted_table.terms(users, items)
 
     def low_rank(self, rank: int) -> Factors | None:
         return self._fitted_table.low_rank(rank, self.seed) if self.map is None else None

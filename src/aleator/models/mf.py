@@ -14,7 +14,7 @@ from torch import Tensor
 from aleator.batches import Histories, Users
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
-from aleator.kernels.least_squares import approach, least_squares, leave_one_out, weighted_gram
+from aleator.kernels.least_squares import approach, history_terms, least_squares, leave_one_out, weighted_gram
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.factors import FactorTable
@@ -219,6 +219,13 @@ class MF(Epochs, Model):
             return super().fold_in(users)
         rows, items = self.rows(users), self.table.items
         return least_squares(items, rows, self.mu, self.penalty(rows), self._gram(items, self.mu))
+
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor | None:
+        """The terms of the least squares that give the factors of a user. There are none with another solver."""
+        if self.solver != "als" or self._calibrated:
+            return None
+        rows = self.rows(users)
+        return history_terms(self.table.items, rows, self.mu, self.penalty(rows), items)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The closed form of least squares without one pair of the user."""

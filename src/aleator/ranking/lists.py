@@ -17,6 +17,7 @@ from aleator.data.attributes import Where, matching
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
 from aleator.errors import AleatorError, require
+from aleator.ranking.contributions import as_lists, check_count, history_items
 from aleator.ranking.top import blocks, top_k
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Ranked:
 
     place: Array  # [n] place of the user among those who were asked for
     item: Array  # [n] dense ids
-    columns: dict[str, Array]  # rank, score and what stands beside it, [n] each
+    columns: dict[str, Array]  # rank, score and what stands beside it, [n] each; lists of dense ids are [n, explain]
 
 
 def ranked(
@@ -136,9 +137,13 @@ def ranked(
     candidates: Candidates,
     *,
     filter_seen: bool = True,
+    explain: int | None = None,
     memory: int | None = None,
 ) -> Ranked:
-    """The k best candidates of each user, in blocks of users that fit into `memory` bytes."""
+    """The k best candidates of each user, in blocks of users that fit into `memory` bytes.
+
+    `explain` is the number of history items in each of the columns of `history_items`.
+    """
     size, chunk = blocks(len(users), of.fitted.n_items, of.torch_device, memory)
     found: dict[str, list[Array]] = {}
     for first in range(0, max(len(users), 1), size):  # without users it runs once, so that the columns are there
@@ -150,7 +155,8 @@ def ranked(
             else:
                 values, items = _best_allowed(of, block, k, hidden, candidates.mask, allowed)
             whole = filter_seen and candidates.whole
-            parts = {"score": values} | of.beside_score(block, values, whole) | of.explain(block, items)
+            parts = {"score": values} | of.beside_score(block, values, whole) | of.beside_item(block, items)
+            parts |= {} if explain is None else history_items(of, block, items, explain)
         row, column = (items >= 0).nonzero(as_tuple=True)
         rows = {"place": first + row, "item": items[row, column], "rank": column + 1}
         rows |= {name: value[row, column] for name, value in parts.items()}
@@ -170,16 +176,19 @@ def lists(
     deny: Items | None,
     where: Where | None,
     untrained: bool,
+    explain: int | None,
     memory: int | None,
 ) -> Any:
     """The k best items of each user, as a frame; see `Recommender.recommend`."""
     data = of.fitted
     check_k(k, data.n_items)
+    check_count(explain, "explain")
     whole = of.users(users)
-    names = flat(list(users)) if isinstance(users, Mapping) else _names(of, whole)
+    names = names_of(of, users, whole)
     candidates = Candidates.of(of, names.tolist, allow=allow, deny=deny, where=where, untrained=untrained)
-    found = ranked(of, whole, k, candidates, filter_seen=filter_seen, memory=memory)
-    columns = {"user_id": picked(names, found.place), "item_id": data.items.decode(found.item), **found.columns}
+    found = ranked(of, whole, k, candidates, filter_seen=filter_seen, explain=explain, memory=memory)
+    columns = {"user_id": picked(names, found.place), "item_id": data.items.decode(found.item)}
+    columns |= as_lists(of, found.columns)
     if data.titles is not None:
         columns["title"] = picked(data.titles, found.item)
     return to_frame(columns, data.frame)
@@ -192,8 +201,10 @@ def check_k(k: Any, n_items: int) -> None:
     require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
 
 
-def _names(of: Recommender, users: Users) -> Array:
-    """The ids of a batch, [B]; None for a newcomer."""
+def names_of(of: Recommender, asked: Any, users: Users) -> Array:
+    """The ids of the users who were asked for, [B], or the names of newcomers. None for a newcomer without a name."""
+    if isinstance(asked, Mapping):
+        return flat(list(asked))
     index = users.index.cpu().numpy()
     known = of.fitted.users.decode(index.clip(0))
     return known if (index >= 0).all() else np.where(index >= 0, known.astype(object), None)

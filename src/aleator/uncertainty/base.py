@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.options import Configurable
+from aleator.ranking.contributions import Terms, leave_one_out
 from aleator.training.loop import Log
 from aleator.training.stop import Stop
 from aleator.uncertainty.objective import Objective
@@ -48,6 +49,10 @@ class Estimator(Configurable, ABC):
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
         """p [B, dim] and q [n_items, dim], whose inner products are the log-variances. None if there are none."""
         return None
+
+    def terms(self, users: Users, items: Tensor) -> Terms:
+        """What each item of a history adds to the log-variances of its user's own items (dense ids [B, k])."""
+        return Terms(leave_one_out(self.log_variance, users, items), exact=False)
 
     @abstractmethod
     def observed(self, users: Users) -> Tensor:

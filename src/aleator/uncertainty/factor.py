@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from aleator.batches import Histories, Users
 from aleator.device import require_memory
 from aleator.errors import require
-from aleator.kernels.ragged import pair_products
+from aleator.kernels.ragged import history_products, pair_products
 from aleator.options import Among, Between, Ranges
+from aleator.ranking.contributions import Terms
 from aleator.training.row_adam import RowAdam
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
@@ -163,6 +164,13 @@ class FactorEstimator(ProductEstimator):
     def factors(self, users: Users) -> tuple[Tensor, Tensor]:
         summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
         return ACTIVATIONS[self.activation](summed * scale[:, None]), self.q
+
+    def terms(self, users: Users, items: Tensor) -> Terms:
+        """<z_j, q_i> / sqrt(size of the history), if the activation is linear."""
+        if self.activation != "linear":
+            return super().terms(users, items)
+        _, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
+        return Terms(history_products(self.z, self.q, users, items) * scale[users.row, None], exact=True)
 
     def observed(self, users: Users) -> Tensor:
         if not self.self_exclude:

@@ -70,6 +70,10 @@ class Grafted(Model):
         )
         return users, items
 
+    @property
+    def follows_histories(self) -> bool:
+        return self.scores_histories
+
     def fit_map(self, held_out: HeldOut | None) -> Map | None:
         made = fit_map(self.evidence(None if held_out is None else held_out.held), self.calibrate, self.torch_device)
         require(
