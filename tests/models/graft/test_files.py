@@ -84,6 +84,19 @@ def test_a_folder_of_spark_is_read_without_spark(split: al.Split, factors: Any, 
         al.graft(tmp_path / "other")
 
 
+def test_numbers_as_ids_of_rows_can_be_named(split: al.Split, factors: Any, tmp_path: Path) -> None:
+    """Spark takes numbers alone, so its users number their ids first."""
+    names = [f"u{n}" for n in range(90)]
+    data = al.read({"user": [names[n] for n in split.train.user], "item": split.train.item})
+    folder = write_spark(tmp_path / "als", factors)
+    named = al.graft(folder, users=names).fit(data)
+    expected = al.graft(factors).fit(split.train).score(list(range(90)))
+    torch.testing.assert_close(named.score(names), expected)
+    for given, theirs in (({"users": names[:9]}, r"user.* 9 others .*leave out users="), ({"items": []}, "0 others")):
+        with pytest.raises(al.AleatorError, match=theirs):
+            al.graft(folder, **given)
+
+
 def test_an_item_item_matrix_of_scipy(split: al.Split, tmp_path: Path) -> None:
     gram = sp.csr_matrix(split.train.csr.T @ split.train.csr, dtype=np.float32)
     for format in ("csr", "csc", "coo"):
@@ -113,6 +126,8 @@ def test_ids_of_a_text_file_are_numbers_if_that_changes_none(tmp_path: Path) -> 
     assert read_ids(tmp_path / "a.txt").tolist() == [3, 1, 20]
     assert read_ids(tmp_path / "b.txt").tolist() == ["003", "1"]
     assert read_ids(tmp_path / "c.npy").tolist() == ["x", "y"]
+    named = al.graft((np.eye(3), np.eye(3)[:2]), users=tmp_path / "a.txt", items=str(tmp_path / "b.txt"))
+    assert (named.user_ids.tolist(), named.item_ids.tolist()) == ([3, 1, 20], ["003", "1"])
 
 
 class TestBadFiles:
