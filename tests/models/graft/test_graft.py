@@ -548,7 +548,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("given", "problem"),
         [
-            ("als", "a str cannot be grafted.*give"),
+            ("als", "there is no file 'als'"),
             (None, "a NoneType cannot be grafted"),
             ((1, 2, 3), "a tuple of 3"),
             ((np.eye(3), np.ones((4, 2))), "3 dimensions and the item factors 2"),

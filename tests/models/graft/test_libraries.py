@@ -35,6 +35,26 @@ def orders(grafted: al.Model, users: list[str], items: list[str]) -> list[list[s
     return [[items[i] for i in row[:K]] for row in scores.argsort(1, descending=True).tolist()]
 
 
+def others(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame of a shop that knows neither u0 nor i0, but a stranger and a novelty."""
+    names = {"u0": "stranger", "i0": "novelty"}
+    return frame.replace(names)
+
+
+def check_counts(grafted: Any, split: al.Split, fate: str) -> None:
+    """Whether a graft of a model of `others` counts the ids that one side alone has, and tells their fate."""
+    made = grafted.fit(split)
+    n_users, n_items = split.train.n_users, split.train.n_items
+    assert made.reconciled["users"] == {"both": n_users - 1, "only_data": 1, "only_model": 1}
+    assert made.reconciled["items"]["only_data"] == n_items - made.reconciled["items"]["both"] > 0
+    assert made.reconciled["items"]["only_model"] == 1
+    assert f"graft: 1 of {n_users} users of the data are unknown to the model and {fate}" in made.notes
+    assert bool(made.score(["u0", "u1"]).isfinite().all())
+
+
+FOLDED, SHARE = "are served by their history", "get each item's share of the users"
+
+
 class TestLensKit:
     @pytest.fixture
     def dataset(self, frame: pd.DataFrame) -> Any:
@@ -57,6 +77,17 @@ class TestLensKit:
             theirs = score(pipeline, user, items).scores()
             mine = theirs[[items.index(item) for item in found]]
             np.testing.assert_allclose(mine, np.sort(theirs[~np.isnan(theirs)])[::-1][:K], rtol=1e-5)
+
+    @pytest.mark.parametrize("whole", [False, True])
+    def test_ids_that_one_side_alone_has(self, split: al.Split, frame: pd.DataFrame, whole: bool) -> None:
+        data = pytest.importorskip("lenskit.data", reason="LensKit is not installed: pip install lenskit")
+        from lenskit.als import ImplicitMFScorer
+        from lenskit.pipeline import topn_pipeline
+
+        scorer = ImplicitMFScorer(embedding_size=8)
+        trained = topn_pipeline(scorer) if whole else scorer
+        trained.train(data.from_interactions_df(others(frame)))
+        check_counts(al.graft(trained), split, SHARE if whole else FOLDED)
 
     def test_a_scorer_of_factors_is_saved_with_the_model(self, split: al.Split, dataset: Any, tmp_path: Path) -> None:
         from lenskit.als import ImplicitMFScorer
@@ -105,6 +136,16 @@ class TestRecTools:
             theirs = listed[listed.user_id == user].set_index("item_id")["score"]
             np.testing.assert_allclose(theirs[found], theirs.iloc[:K], rtol=1e-5)
 
+    @pytest.mark.parametrize("name", ["PureSVDModel", "EASEModel"])
+    def test_ids_that_one_side_alone_has(self, split: al.Split, frame: pd.DataFrame, name: str) -> None:
+        models = pytest.importorskip("rectools.models", reason="RecTools is not installed: pip install rectools")
+        from rectools.dataset import Dataset
+
+        dataset = Dataset.construct(others(frame).assign(weight=1.0, datetime="2020-01-01"))
+        model = getattr(models, name)().fit(dataset)
+        grafted = al.graft((model, dataset), check=False)
+        check_counts(grafted, split, FOLDED if name == "PureSVDModel" else SHARE)
+
 
 class TestCornac:
     @pytest.fixture
@@ -128,11 +169,21 @@ class TestCornac:
             warnings.simplefilter("ignore")
             model.fit(dataset)
         grafted = al.graft(model, check=name == "bpr", calibrate="none").fit(split)
+        assert type(grafted).__name__ == ("GraftedFactors" if name == "bpr" else "GraftedFunction")
         users, items = list(model.uid_map)[:9], list(model.iid_map)
         for user, found in zip(users, orders(grafted, users, items), strict=True):
             theirs = np.asarray(model.score(model.uid_map[user]))
             mine = theirs[[model.iid_map[item] for item in found]]
             np.testing.assert_allclose(mine, np.sort(theirs)[::-1][:K], rtol=1e-4)
+
+    def test_ids_that_one_side_alone_has(self, split: al.Split, frame: pd.DataFrame) -> None:
+        data = pytest.importorskip("cornac.data", reason="Cornac is not installed: pip install cornac")
+        from cornac.models import BPR
+
+        rows = others(frame)
+        triples = [(user, item, 1.0) for user, item in zip(rows.user_id, rows.item_id, strict=True)]
+        model = BPR(k=8, max_iter=300, learning_rate=0.05, seed=0).fit(data.Dataset.from_uir(triples, seed=0))
+        check_counts(al.graft(model), split, FOLDED)
 
 
 class TestSpark:
