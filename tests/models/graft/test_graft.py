@@ -548,7 +548,9 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("given", "problem"),
         [
-            ("als", "there is no file 'als'"),
+            ("als", r"'als' cannot be grafted; give two files of factors, a \.npz matrix or a table"),
+            ((np.eye(3) * 1j, np.eye(3)), "user factors are a ndarray; give an array of numbers"),
+            ((np.full((3, 2), 1e300), np.ones((4, 2))), "not all the user factors are finite"),
             (None, "a NoneType cannot be grafted"),
             ((1, 2, 3), "a tuple of 3"),
             ((np.eye(3), np.ones((4, 2))), "3 dimensions and the item factors 2"),

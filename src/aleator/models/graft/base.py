@@ -140,7 +140,10 @@ class _Convertible(Protocol):
 
 def _array(given: Any) -> Array:
     plain = given.to_numpy() if isinstance(given, _Convertible) else given
-    return np.array(plain, np.float32, order="C")
+    if np.iscomplexobj(plain):
+        raise TypeError
+    with np.errstate(over="ignore"):  # too large numbers are refused as infinite
+        return np.array(plain, np.float32, order="C")
 
 
 def taken(matrix: Any, rows: Array, columns: Array) -> sp.csr_matrix:

@@ -16,7 +16,7 @@ from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 from aleator.models.graft.base import Grafted, numbers
 from aleator.models.graft.factors import GraftedFactors
-from aleator.models.graft.files import read_factors, read_ids, read_scores, read_similarities, read_spark
+from aleator.models.graft.files import TABLES, read_factors, read_ids, read_scores, read_similarities, read_spark
 from aleator.models.graft.from_cornac import from_cornac
 from aleator.models.graft.from_lenskit import from_lenskit
 from aleator.models.graft.from_networks import from_module, from_onnx
@@ -139,6 +139,12 @@ def _read_path(path: Path, given_users: Any) -> tuple[Any, Any, Any]:
     if path.is_dir():
         (x, users), (y, items) = read_spark(path)
         return (x, y), users, items
+    told = f"'{path}' cannot be grafted"
+    require(
+        path.suffix in (".npz", *TABLES),
+        told,
+        f"give two files of factors, a .npz matrix or a table ({', '.join(TABLES)})",
+    )
     return (read_similarities if path.suffix == ".npz" else read_scores)(path), None, None
 
 
