@@ -323,16 +323,6 @@ class Recommender(Configurable, ABC):
             memory=memory,
         )
 
-    def at(self, lam: float) -> Self:
-        """A copy with another lam. What has no uncertainty refuses.
-
-        Args:
-            lam: 1 is the expectation alone, 0 the uncertainty alone.
-        """
-        raise AleatorError(
-            f"this {type(self).__name__} has no uncertainty, and so no lam", "leave lam out, or fit al.AUR"
-        )
-
     def explain(self, users: Who, items: Sequence[Any], n: int | None = 3) -> Any:
         """Which items of a user's history the score of an item comes from.
 

@@ -96,6 +96,8 @@ def test_mistakes_are_told_before_the_fit(
         ([*data, "--out", tmp_path / "m"], "0 sources were given"),
         ([*source(folder, "spark"), *source(folder, "scores"), *data, "--out", tmp_path / "m"], "2 sources"),
         (["--spark", folder / "gone", *data, "--out", tmp_path / "m"], "there is no folder"),
+        (["--similarities", folder / "s.parquet", *data, "--out", tmp_path / "m"], "does not end in .npz"),
+        (["--scores", folder / "sim.npz", *data, "--out", tmp_path / "m"], "does not end in .csv or .tsv or .parquet"),
         (["--similarities", folder / "gone.npz", *data, "--out", tmp_path / "m"], "there is no file"),
     ):
         ran = run("graft", *words)

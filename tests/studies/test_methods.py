@@ -12,6 +12,7 @@ import aleator as al
 from aleator.models import MODELS
 from aleator.recipe import RECIPES, Recipe, recipe_of
 from aleator.studies import methods
+from aleator.studies.elsewhere import LIBRARIES
 from aleator.studies.methods import BACKBONES, CONFIGS, GRAFTS, Method, make, tuned, under_aur
 from aleator.studies.reproduce import studies
 from aleator.studies.workbench import Workbench
@@ -69,7 +70,9 @@ def test_quick_is_small_whatever_was_tuned() -> None:
 
 
 @pytest.mark.parametrize("name", GRAFTS)
-def test_models_of_implicit_are_grafted(name: str, tiny: al.Split) -> None:
+def test_models_of_other_libraries_are_grafted(name: str, tiny: al.Split) -> None:
+    library = LIBRARIES[name].name
+    pytest.importorskip(library, reason=f"{library} is not installed")
     bare = make(Method(name), tiny, "tiny", quick=True, **PLAIN).fit(tiny)
     aur = make(Method(f"{name}-AUR"), tiny, "tiny", quick=True, **PLAIN).fit(tiny)
     assert isinstance(aur, al.AUR)

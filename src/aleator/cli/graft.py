@@ -17,7 +17,7 @@ from aleator.data.opening import open_dataset
 from aleator.data.splits import Split
 from aleator.errors import require
 from aleator.models import graft as make_graft
-from aleator.models.graft.files import read_ids
+from aleator.models.graft.files import TABLES
 from aleator.uncertainty import ESTIMATORS
 
 _LAM = 0.5  # without a validation part to choose it on
@@ -55,11 +55,15 @@ def graft(
         len(given) == 1, f"{len(given)} sources were given", "give one of --factors, --spark, --similarities, --scores"
     )
     require(spark is None or spark.is_dir(), f"there is no folder '{spark}'", "check the path")
+    for path, endings in ((similarities, (".npz",)), (scores, TABLES)):
+        fits = path is None or path.suffix in endings
+        require(
+            fits, f"'{path}' does not end in {' or '.join(endings)}", "check the path, or give it by another option"
+        )
     check_target(out)
-    ids = {name: read_ids(path) for name, path in (("users", users), ("items", items)) if path is not None}
     settings = parse_settings(None, set)
     of_model, of_estimator = settings.pop("model", {}), settings.pop("estimator", {})
-    made = make_graft(given[0], **ids, **{"check": check, **of_model})
+    made = make_graft(given[0], users=users, items=items, **{"check": check, **of_model})
     data = open_dataset(interactions, data_root, **reading)
     notes = [*(data.train if isinstance(data, Split) else data).notes]
     chosen: dict[str, Any] = {} if lam is None else {"lam": lam}

@@ -13,10 +13,10 @@ from aleator.aur.build import build
 from aleator.data.splits import Split
 from aleator.errors import need, require
 from aleator.models import MODELS
-from aleator.models.graft import graft
 from aleator.options import Configurable
 from aleator.recipe import Recipe
 from aleator.recommender import Recommender
+from aleator.studies.elsewhere import LIBRARIES
 from aleator.uncertainty import ESTIMATORS, FactorEstimator
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -32,7 +32,7 @@ class Backbone:
     model: (
         str | None
     )  # its name in `aleator.models`, and that of its file of tuned options; None if AUR compares several
-    grafted: bool = False  # fitted by the library implicit, then used as it is
+    grafted: bool = False  # fitted by another library, by its name in `elsewhere.LIBRARIES`, then used as it is
     tunable: bool = True  # whether it has options worth a search
 
 
@@ -62,8 +62,7 @@ BACKBONES = {
     "GraphFilter": Backbone("graph_filter"),
     "Popularity": Backbone("popularity", tunable=False),
     "Random": Backbone("random", tunable=False),
-    "implicit-als": Backbone("implicit-als", grafted=True),
-    "implicit-bpr": Backbone("implicit-bpr", grafted=True),
+    **{name: Backbone(name, grafted=True) for name in LIBRARIES},
 }
 DEFAULT, COMPARED = "AUR", Backbone(None, tunable=False)  # the default AUR: it compares models and keeps one
 GRAFTS = tuple(name for name, backbone in BACKBONES.items() if backbone.grafted)
@@ -218,21 +217,18 @@ def make(
 def grafted(
     method: Method, split: Split, settings: dict[str, Any], *, recipe: Recipe, seed: int, device: str
 ) -> Recommender:
-    """A model of implicit, bare or under AUR.
+    """A model of another library, bare or under AUR.
 
     It is fitted without the pairs that lam is chosen on. The estimator is not refitted, so both know the same pairs.
     """
-    need("implicit", method.name)
-    from implicit.cpu.als import AlternatingLeastSquares
-    from implicit.cpu.bpr import BayesianPersonalizedRanking
-
     assert method.base.model is not None
-    kind = {"implicit-als": AlternatingLeastSquares, "implicit-bpr": BayesianPersonalizedRanking}[method.base.model]
-    fitted = kind(**settings["model"], random_state=seed)
-    fitted.fit((split.everything if recipe.on_test else split.train).csr, show_progress=False)
+    library = LIBRARIES[method.base.model]
+    need(library.name, method.name)
     common: dict[str, Any] = {"seed": seed, "recipe": recipe.name, "device": device}
     common |= {"refit": False} if recipe.refits else {}
+    pairs = split.everything if recipe.on_test else split.train
+    fitted = library.fit(pairs, {} if method.uncertain else common, seed, **settings["model"])
     if not method.uncertain:
-        return graft(fitted, **common)
+        return fitted
     options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
-    return AUR(graft(fitted), estimator=FactorEstimator(**settings["estimator"]), **common, **options)
+    return AUR(fitted, estimator=FactorEstimator(**settings["estimator"]), **common, **options)

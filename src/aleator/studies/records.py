@@ -143,6 +143,7 @@ class Measured(TypedDict):
     control: NotRequired[Control]  # default
     setting: NotRequired[str]  # default: how the estimator was trained
     model: NotRequired[str]  # default: the class of the model
+    library: NotRequired[str]  # grafts: the library that fitted the model, and its version
     alone: NotRequired[Figures]  # alpha: the metrics of the uncertainty alone
     path: NotRequired[list[Step]]  # front
     scatter: NotRequired[Scatter]  # correlation

@@ -84,6 +84,19 @@ def test_a_folder_of_spark_is_read_without_spark(split: al.Split, factors: Any, 
         al.graft(tmp_path / "other")
 
 
+def test_numbers_as_ids_of_rows_can_be_named(split: al.Split, factors: Any, tmp_path: Path) -> None:
+    """Spark takes numbers alone, so its users number their ids first."""
+    names = [f"u{n}" for n in range(90)]
+    data = al.read({"user": [names[n] for n in split.train.user], "item": split.train.item})
+    folder = write_spark(tmp_path / "als", factors)
+    named = al.graft(folder, users=names).fit(data)
+    expected = al.graft(factors).fit(split.train).score(list(range(90)))
+    torch.testing.assert_close(named.score(names), expected)
+    for given, theirs in (({"users": names[:9]}, r"user.* 9 others .*leave out users="), ({"items": []}, "0 others")):
+        with pytest.raises(al.AleatorError, match=theirs):
+            al.graft(folder, **given)
+
+
 def test_an_item_item_matrix_of_scipy(split: al.Split, tmp_path: Path) -> None:
     gram = sp.csr_matrix(split.train.csr.T @ split.train.csr, dtype=np.float32)
     for format in ("csr", "csc", "coo"):
@@ -113,6 +126,55 @@ def test_ids_of_a_text_file_are_numbers_if_that_changes_none(tmp_path: Path) -> 
     assert read_ids(tmp_path / "a.txt").tolist() == [3, 1, 20]
     assert read_ids(tmp_path / "b.txt").tolist() == ["003", "1"]
     assert read_ids(tmp_path / "c.npy").tolist() == ["x", "y"]
+    named = al.graft((np.eye(3), np.eye(3)[:2]), users=tmp_path / "a.txt", items=str(tmp_path / "b.txt"))
+    assert (named.user_ids.tolist(), named.item_ids.tolist()) == ([3, 1, 20], ["003", "1"])
+
+
+USERS, ITEMS = [*range(5, 90), 900, 901], [*range(4, 60), 600]  # of the files: 5 users and 4 items are missing
+
+
+def files_of(folder: Path, kind: str, factors: Any) -> tuple[Any, dict[str, Any]]:
+    """What to graft, and the ids to give with it. Rows are in the order of `USERS` and `ITEMS`."""
+    x, y = np.r_[factors[0][5:], factors[0][:2]], np.r_[factors[1][4:], factors[1][:1]]
+    given = {"users": np.array(USERS), "items": np.array(ITEMS)}
+    if kind == "npy":
+        return (as_npy(folder / "x", x), as_npy(folder / "y", y)), given
+    if kind == "safetensors":
+        save_file({"factors": x, "ids": given["users"]}, folder / "x.safetensors")
+        save_file({"factors": y, "ids": given["items"]}, folder / "y.safetensors")
+        return (folder / "x.safetensors", folder / "y.safetensors"), {}
+    if kind == "parquet":
+        for name, ids, side in (("x", USERS, x), ("y", ITEMS, y)):
+            pl.DataFrame({"id": ids, "features": side.tolist()}).write_parquet(folder / f"{name}.parquet")
+        return (folder / "x.parquet", folder / "y.parquet"), {}
+    if kind == "spark":
+        return write_spark(folder / "als", (x, y)), given
+    if kind == "npz":
+        sp.save_npz(folder / "m.npz", sp.csr_matrix(y @ y.T))
+        return folder / "m.npz", {"items": given["items"]}
+    user, item = np.nonzero(np.ones((len(x), len(y))))
+    scores = {"user_id": given["users"][user], "item_id": given["items"][item], "score": (x @ y.T).ravel()}
+    pl.DataFrame(scores).write_parquet(folder / "s.parquet")
+    return folder / "s.parquet", {}
+
+
+@pytest.mark.parametrize("kind", ["npy", "safetensors", "parquet", "spark", "npz", "table"])
+def test_ids_that_one_side_alone_has_are_counted_and_told(
+    kind: str, split: al.Split, factors: Any, tmp_path: Path
+) -> None:
+    source, given = files_of(tmp_path, kind, factors)
+    grafted = al.graft(source, **given).fit(split)
+    assert grafted.reconciled["items"] == {"both": 56, "only_data": 4, "only_model": 1}
+    fates = {"npz": "are unknown to the model and similar to none", "table": "are not listed in the table"}
+    told = fates.get(kind, "are unknown to the model and get each user's lowest score")
+    assert f"graft: 4 of 60 items of the data {told}" in grafted.notes
+    assert "graft: 1 of the model's items are not in the data and are left out" in grafted.notes
+    assert bool(grafted.score(list(range(90))).isfinite().all())
+    if kind == "npz":  # it knows no users
+        return
+    assert grafted.reconciled["users"] == {"both": 85, "only_data": 5, "only_model": 2}
+    told = "get each item's share of the users" if kind == "table" else "are served by their history"
+    assert f"graft: 5 of 90 users of the data are unknown to the model and {told}" in grafted.notes
 
 
 class TestBadFiles:

@@ -497,6 +497,13 @@ class TestTable:
         users = ids(split)[0]
         torch.testing.assert_close(alone.score(users), beside.model.score(users))
 
+    def test_scores_that_are_lower_on_what_was_taken_are_refused(
+        self, split: al.Split, listed: dict[str, list[Any]]
+    ) -> None:
+        reversed_ = pl.DataFrame(listed).with_columns(-pl.col("score"))
+        with pytest.raises(al.AleatorError, match=r"no higher on observed pairs.*check its ids, and that its model"):
+            small_aur(al.graft(reversed_)).fit(split)
+
     def test_no_pair_in_common_is_refused(self, split: al.Split, elsewhere: Elsewhere) -> None:
         user, item = elsewhere.users[0], elsewhere.items[0]
         frame = pl.DataFrame({"user_id": [user, "nobody"], "item_id": ["nothing", item], "score": [1.0, 2.0]})
@@ -524,7 +531,7 @@ class TestMistakes:
             ({"items": [*items, "more"]}, f"{n_items + 1} item ids for the {n_items} items"),
             ({"items": [items[0], *items[:-1]]}, "item .* is twice"),
             ({"items": list(range(n_items))}, r"no item in common: the model has ids such as \[0\], and the data \['i"),
-            ({"users": "u1"}, "1 user ids"),
+            ({"users": "u1"}, "there is no file 'u1'"),
         ):
             with pytest.raises(al.AleatorError, match=problem):
                 al.graft(factors, **given).fit(split)
@@ -541,7 +548,9 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("given", "problem"),
         [
-            ("als", "a str cannot be grafted.*give"),
+            ("als", r"'als' cannot be grafted; give two files of factors, a \.npz matrix or a table"),
+            ((np.eye(3) * 1j, np.eye(3)), "user factors are a ndarray; give an array of numbers"),
+            ((np.full((3, 2), 1e300), np.ones((4, 2))), "not all the user factors are finite"),
             (None, "a NoneType cannot be grafted"),
             ((1, 2, 3), "a tuple of 3"),
             ((np.eye(3), np.ones((4, 2))), "3 dimensions and the item factors 2"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
 import aleator as al
 from aleator.aur.confidence import learn
 from aleator.studies.beyond import confidence
+from tests.studies.making import record
 
 
 def test_scores_are_the_literal_ones_and_the_control_is_calibrated() -> None:
@@ -34,3 +38,16 @@ def test_what_says_always_and_what_says_never() -> None:
     y = torch.tensor([1.0, 0.0])
     assert confidence._log_loss(torch.tensor([1.0, 0.0]), y) == pytest.approx(0, abs=1e-5)
     assert confidence._log_loss(torch.tensor([0.0, 1.0]), y) > 10
+
+
+def test_the_reliability_curve_has_a_point_for_each_bin_of_each_method() -> None:
+    def run(method: str, seed: int, taken: float) -> Any:
+        bins = {"bin 1": {"predicted": 0.1, "measured": taken}, "bin 2": {"predicted": 0.3, "measured": 0.5}}
+        return record(method=method, seed=seed, metrics=bins)
+
+    picture = confidence.picture([run("MF-AUR", 0, 0.1), run("MF-AUR", 1, 0.2), run("AUR", 0, 0.4)])
+    (axes,) = picture.figure.axes
+    drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in axes.lines}
+    assert drawn["MF-AUR"] == [[0.1, pytest.approx(0.15)], [0.3, 0.5]]
+    assert drawn["AUR"] == [[0.1, 0.4], [0.3, 0.5]]
+    assert all(x == y for x, y in drawn["as predicted"])

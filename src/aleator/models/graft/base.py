@@ -41,6 +41,9 @@ class Grafted(Model):
     frozen: ClassVar[bool] = True
     facts: ClassVar[tuple[str, ...]] = ("reconciled",)
     matches_rows: ClassVar[bool] = True  # whether its ids could be in a wrong order
+    suspect: ClassVar[str] = (
+        "check that users= and items= are in the order of its rows"  # if scores do not fit the data
+    )
     scores_histories: ClassVar[bool] = True  # whether it can score a history without a known user
     strangers: ClassVar[str] = "are unknown to the model and are served by their history"
     new_items: ClassVar[str] = "are unknown to the model and get each user's lowest score"
@@ -79,13 +82,13 @@ class Grafted(Model):
         require(
             made is None or made.rises,
             "the model's scores are no higher on observed pairs than on others",
-            "check that users= and items= are in the order of its rows, or give scores from 0 to 1 and calibrate='none'",
+            f"{self.suspect}, or give scores from 0 to 1 and calibrate='none'",
         )
         if self.check and self.matches_rows:
             require(
                 follows_users(self.raw_block, self.histories, self.known, self.seed),
                 "the model scores the histories of users no higher than those of other users",
-                "check that users= and items= are in the order of its rows, or go on with check=False",
+                f"{self.suspect}, or go on with check=False",
             )
         return made
 
@@ -126,6 +129,12 @@ def numbers(given: Any, name: str) -> Tensor:
     return made.float()
 
 
+def lowest_for_none(scores: Array) -> Array:
+    """The scores [n, n_items] with each user's lowest score in place of NaN. All are 0 if there is no other."""
+    lowest = np.where(np.isnan(scores), np.inf, scores).min(1, keepdims=True)
+    return np.where(np.isnan(scores), np.where(np.isinf(lowest), 0, lowest), scores)
+
+
 @runtime_checkable
 class _Convertible(Protocol):
     """Frames, and factors of implicit on a GPU."""
@@ -135,7 +144,10 @@ class _Convertible(Protocol):
 
 def _array(given: Any) -> Array:
     plain = given.to_numpy() if isinstance(given, _Convertible) else given
-    return np.array(plain, np.float32, order="C")
+    if np.iscomplexobj(plain):
+        raise TypeError
+    with np.errstate(over="ignore"):  # too large numbers are refused as infinite
+        return np.array(plain, np.float32, order="C")
 
 
 def taken(matrix: Any, rows: Array, columns: Array) -> sp.csr_matrix:

@@ -21,6 +21,7 @@ from aleator.data.tables import read_table
 from aleator.errors import AleatorError, need, require, unreadable
 
 Named = tuple[Any, Array | None]  # a matrix, and the ids of its rows if the file has them
+TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of scores
 _PACKED = 64  # parquet takes at most so many times its size in memory: factors hardly shrink
 _DEFLATED = 1100  # the same for a zip archive: deflate cannot pack more
 _FACTORS = "give a .npy, .safetensors or .parquet file, or a folder of parquet files"

@@ -8,7 +8,7 @@ import numpy as np
 
 from aleator.errors import AleatorError
 
-_DOT = "dot product"  # what Cornac calls an inner product
+_DOT = "dot product"  # so begins what Cornac calls an inner product
 
 
 def from_cornac(model: Any) -> tuple[Any, Any, Any]:
@@ -19,7 +19,7 @@ def from_cornac(model: Any) -> tuple[Any, Any, Any]:
     if getattr(model, "uid_map", None) is None:
         raise AleatorError(f"the {type(model).__name__} of Cornac is not fitted", "call its fit first")
     users, items = list(model.uid_map), list(model.iid_map)
-    if hasattr(model, "get_user_vectors") and model.get_vector_measure() == _DOT:
+    if hasattr(model, "get_user_vectors") and str(model.get_vector_measure()).startswith(_DOT):
         x, y = model.get_user_vectors(), model.get_item_vectors()
         return (x[list(model.uid_map.values())], y[list(model.iid_map.values())]), users, items
     columns = list(model.iid_map.values())

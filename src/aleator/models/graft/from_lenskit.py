@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from aleator.errors import AleatorError
+from aleator.models.graft.base import lowest_for_none
 
 
 def from_lenskit(model: Any) -> tuple[Any, Any, Any]:
@@ -31,8 +32,7 @@ def from_lenskit(model: Any) -> tuple[Any, Any, Any]:
         from lenskit import score
 
         found = np.stack([score(model, user, items).scores() for user in users]).astype(np.float32)
-        lowest = np.where(np.isnan(found), np.inf, found).min(1, keepdims=True)
-        return np.where(np.isnan(found), np.where(np.isinf(lowest), 0, lowest), found)
+        return lowest_for_none(found)
 
     users = getattr(scorer, "users", None)
     return function, None if users is None else users.ids(), items

@@ -16,10 +16,11 @@ from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 from aleator.models.graft.base import Grafted, numbers
 from aleator.models.graft.factors import GraftedFactors
-from aleator.models.graft.files import read_factors, read_scores, read_similarities, read_spark
+from aleator.models.graft.files import TABLES, read_factors, read_ids, read_scores, read_similarities, read_spark
 from aleator.models.graft.from_cornac import from_cornac
 from aleator.models.graft.from_lenskit import from_lenskit
 from aleator.models.graft.from_networks import from_module, from_onnx
+from aleator.models.graft.from_rectools import from_rectools
 from aleator.models.graft.function import GraftedFunction
 from aleator.models.graft.similarities import GraftedSimilarities
 from aleator.models.graft.table import GraftedTable
@@ -62,16 +63,18 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
     - a pair (user factors, item factors), or a fitted model of implicit that has factors, such as ALS or BPR
     - an item-item matrix, dense or sparse, or a fitted item-item recommender of implicit; a score is a history times it
     - a frame of candidates with the columns user_id, item_id and score
-    - a `Path`, or a pair of them: factors (.npy, .safetensors, or .parquet with the columns id and features), a folder of
+    - a path, or a pair of them: factors (.npy, .safetensors, or .parquet with the columns id and features), a folder of
       Spark's ALS, an item-item matrix (.npz of scipy), or a table of scores (.csv, .tsv or .parquet)
     - a function that takes an array of user ids and returns their scores, [n, n_items]
     - a trained pipeline or ImplicitMFScorer of LensKit, or a fitted model of Cornac; their ids come with them
-    - a torch module, or the `Path` of an ONNX file, that takes row numbers of users and returns their scores
+    - a pair (model, dataset) of RecTools; the dataset has the ids
+    - a torch module, or the path of an ONNX file, that takes row numbers of users and returns their scores
 
     Args:
         model: The fitted recommender.
         users: External ids of its users, in the order of its rows. Without them, it must have as many users as the data,
-            in the order of the data's ids.
+            in the order of the data's ids. If the rows have ids 0, 1, ... of their own, as in Spark, these are
+            the names of the numbers. A path names a file of ids: .npy, .parquet, or a text with an id on each line.
         items: External ids of its items, in the order of its rows (for a function, of its columns). Without them, it
             must have as many items as the data, in the order of the data's ids.
         **options: `calibrate` is the map of its scores onto the label's scale: "linear" (the default), "isotonic" or
@@ -87,8 +90,10 @@ def graft(model: Any, *, users: Any = None, items: Any = None, **options: Any) -
     require(not isinstance(model, Recommender), "a model of aleator needs no graft", "give it to al.AUR as it is")
     if isinstance(model, type):
         raise AleatorError(f"{model.__name__} is a class", "give a fitted model of it")
+    users, items = (read_ids(Path(ids)) if isinstance(ids, (str, Path)) else ids for ids in (users, items))
     model, own_users, own_items = _read(model, users)
-    users, items = own_users if users is None else users, own_items if items is None else items
+    numbered = not callable(model)  # a function is asked by the ids of its library
+    users, items = _named("user", own_users, users, numbered), _named("item", own_items, items, numbered)
     made: Grafted
     if (pair := _pair(model)) is not None:
         made, source = GraftedFactors(**options), _factors(*pair)
@@ -113,22 +118,50 @@ def _read(model: Any, given_users: Any) -> tuple[Any, Any, Any]:
 
     A library is known by the module of the class, so it is not imported.
     """
-    library = type(model).__module__.partition(".")[0]
+    pair = isinstance(model, (tuple, list)) and len(model) == 2
+    library = type(model[0] if pair else model).__module__.partition(".")[0]
+    if library == "rectools":
+        return from_rectools(*model) if pair else from_rectools(model, None)
     if library in ("lenskit", "cornac"):
         return from_lenskit(model) if library == "lenskit" else from_cornac(model)
     if isinstance(model, Module):
         return from_module(model, given_users), None, None
-    if isinstance(model, (tuple, list)) and len(model) == 2 and all(isinstance(side, Path) for side in model):
-        (x, users), (y, items) = (read_factors(side) for side in model)
+    if pair and all(isinstance(side, (str, Path)) for side in model):
+        (x, users), (y, items) = (read_factors(Path(side)) for side in model)
         return (x, y), users, items
-    if not isinstance(model, Path):
-        return model, None, None
-    if model.suffix == ".onnx":
-        return from_onnx(model, given_users), None, None
-    if model.is_dir():
-        (x, users), (y, items) = read_spark(model)
+    return _read_path(Path(model), given_users) if isinstance(model, (str, Path)) else (model, None, None)
+
+
+def _read_path(path: Path, given_users: Any) -> tuple[Any, Any, Any]:
+    """What a path leads to, with the ids of users and items there."""
+    if path.suffix == ".onnx":
+        return from_onnx(path, given_users), None, None
+    if path.is_dir():
+        (x, users), (y, items) = read_spark(path)
         return (x, y), users, items
-    return (read_similarities if model.suffix == ".npz" else read_scores)(model), None, None
+    told = f"'{path}' cannot be grafted"
+    require(
+        path.suffix in (".npz", *TABLES),
+        told,
+        f"give two files of factors, a .npz matrix or a table ({', '.join(TABLES)})",
+    )
+    return (read_similarities if path.suffix == ".npz" else read_scores)(path), None, None
+
+
+def _named(kind: str, own: Any, given: Any, numbered: bool) -> Any:
+    """The ids of users or items (`kind`): `own` of the source, or those `given`.
+
+    Where there are both, `own` must be `numbered`: places in the list of those given, as Spark's StringIndexer makes.
+    """
+    if own is None or given is None:
+        return given if own is None else own
+    own, given = flat(own), flat(given)
+    require(
+        numbered and own.dtype.kind in "iu" and own.min() >= 0 and own.max() < len(given),
+        f"the {kind}s of the model have ids of their own, such as {own[:1].tolist()}, and {len(given)} others were given",
+        f"leave out {kind}s=; only where its own ids are numbers from 0 on, {kind}s= may name each number",
+    )
+    return given[own]
 
 
 def _pair(model: Any) -> tuple[Any, Any] | None:

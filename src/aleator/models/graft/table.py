@@ -32,6 +32,7 @@ class GraftedTable(Grafted):
     learned: ClassVar[tuple[str, ...]] = ("known",)
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "lowest")
     matches_rows: ClassVar[bool] = False  # each of its rows has ids
+    suspect: ClassVar[str] = "check its ids, and that its model has learned"
     scores_histories: ClassVar[bool] = False
     strangers: ClassVar[str] = "are unknown to the model and get each item's share of the users"
     new_items: ClassVar[str] = "are not listed in the table"

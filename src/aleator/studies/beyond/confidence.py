@@ -19,7 +19,8 @@ from aleator.studies import records
 from aleator.studies.methods import DEFAULT, Method, under_aur
 from aleator.studies.records import Figures, Measured, Record
 from aleator.studies.report.cells import Cell, Shown, number
-from aleator.studies.report.tables import Block, Table, count, mean_of, rule, seeds_of
+from aleator.studies.report.plots import reliability
+from aleator.studies.report.tables import Block, Picture, Table, count, mean_of, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
@@ -106,17 +107,33 @@ def show(rows: Sequence[Record]) -> list[Block]:
         "a confidence of the same items that is learned from their popularity alone (Brier score and log loss, lower is "
         f"better). {rule(rows)}".rstrip()
     )
-    tables: list[Block] = [Table(["method", *SCORES.values(), "seeds"], lines, caption)]
+    tables: list[Block] = [Table(["method", *SCORES.values(), "seeds"], lines, caption), picture(rows)]
     for method, runs in found.items():
-        lines = []
-        for name in (f"bin {place}" for place in range(1, BINS + 1)):
-            if name in runs[0]["metrics"]:
-                both = [mean_of(runs, name, each) for each in ("predicted", "measured")]
-                ratio = both[0] / both[1] if both[1] else None
-                lines.append([name, *(Shown(f"{v:.4f}", v) for v in both), number(ratio, ".2f")])
+        lines = [
+            [name, *(Shown(f"{v:.4f}", v) for v in both), number(both[0] / both[1] if both[1] else None, ".2f")]
+            for name, both in curve(runs).items()
+        ]
         told = f"{records.about(rows)}, {method}: the confidence, and the share of items that were taken, by bins."
         tables.append(Table(["items", "confidence", "taken", "ratio"], lines, told))
     return tables
+
+
+def curve(runs: Sequence[Record]) -> dict[str, tuple[float, float]]:
+    """The mean confidence and the share that was taken in each bin, means over seeds."""
+    names = (f"bin {place}" for place in range(1, BINS + 1))
+    known = (name for name in names if name in runs[0]["metrics"])
+    return {name: (mean_of(runs, name, "predicted"), mean_of(runs, name, "measured")) for name in known}
+
+
+def picture(rows: Sequence[Record]) -> Picture:
+    """The reliability curve of each method."""
+    curves = {method: list(curve(runs).values()) for method, runs in seeds_of(rows).items()}
+    told = (
+        f"{records.about(rows)}: the reliability curve. Each point is a bin of as many listed items. See how near it is "
+        "to the dashed line, where as many items are taken as the confidence says."
+    )
+    figure = reliability(curves, "confidence", "share of items that were taken")
+    return Picture(figure, told, "Share of listed items that were taken, by confidence")
 
 
 STUDY = Study(

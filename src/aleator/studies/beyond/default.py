@@ -42,6 +42,8 @@ SHOWN = {
     "NDCG@20": ("overall", "ndcg@20"),
     "tail Recall@50": ("tail_absolute", "recall@50"),
 }
+HEADS = ["dataset", "method", "lam", "discount", "a"]
+HEADS += [f"{shown}, {of}" for shown in SHOWN for of in ("bare", "control", "AUR")] + ["seconds", "seeds"]
 GUARDED = ("Recall@20", "NDCG@20")  # what AUR must not lose
 
 
@@ -65,13 +67,13 @@ def measure(bench: Workbench, method: Method) -> Measured:
     assert isinstance(aur, AUR)
     bench.seconds[method.key] = own.seconds[method.key]
     row = accuracy(own, method, system=aur)
-    if method.backbone == DEFAULT:
-        bare, model = _report(own, aur.model), aur.model
+    if method.backbone == DEFAULT or method.base.grafted:
+        bare, model = _report(own, aur.model), aur.model.with_defaults(refit=aur.refit)
     else:
         bare, made = own.report(method.bare), own.make(method.bare)
         assert isinstance(made, Model)
         model = made
-    control = by_popularity(model, own.split, aur.select, own.cache)
+    control = by_popularity(model, own.split_for(method), aur.select, own.cache)
     row["bare"] = shown_figures(bare)
     row["control"] = {"a": control.a, "metrics": shown_figures(_report(own, control))}
     row["against"] = against(own.report(method), bare, method.bare.name)
@@ -225,6 +227,16 @@ def _change(value: float, reference: float) -> str:
     return f"({value / reference - 1:+.1%})" if reference else ""
 
 
+def how(rows: Sequence[Record]) -> str:
+    """What the figures and signs of `line` mean, for a caption."""
+    return (
+        "Chosen on validation. In brackets: the change against the bare model. a is the power of the "
+        f"control. {UP} and {DOWN} mark p < 0.05 in a two-sided paired t-test over users, with Holm's correction over "
+        f"all cells of {_listed(rows)}, for each metric and seed. {UP} holds in every seed, and {DOWN} in at least one. "
+        f"{rule(rows)} {over_seeds(rows)}".strip()
+    )
+
+
 def tables(rows: Sequence[Record]) -> list[Table]:
     """What fails, what gains, what stays at lam = 1, the default AUR, and what needs no model."""
     low = [row for row in rows if row["method"] in FLOORS]
@@ -234,12 +246,6 @@ def tables(rows: Sequence[Record]) -> list[Table]:
     models = [cell for cell in found if cell not in default]
     blended = [cell for cell in models if not cell.bare_everywhere]
     higher, beaten = sum(map(lifts_the_tail, blended)), sum(map(beaten_by_control, blended))
-    about = (
-        "Default options, chosen on validation. In brackets: the change against the bare model. a is the power of the "
-        f"control. {UP} and {DOWN} mark p < 0.05 in a two-sided paired t-test over users, with Holm's correction over "
-        f"all cells of {_listed(rows)}, for each metric and seed. {UP} holds in every seed, and {DOWN} in at least one. "
-        f"{rule(rows)} {over_seeds(rows)}".strip()
-    )
     groups = [
         (
             [cell for cell in models if cell.fails],
@@ -260,14 +266,14 @@ def tables(rows: Sequence[Record]) -> list[Table]:
             "is the one that it keeps.",
         ),
     ]
-    heads = ["dataset", "method", "lam", "discount", "a"]
-    heads += [f"{shown}, {of}" for shown in SHOWN for of in ("bare", "control", "AUR")] + ["seconds", "seeds"]
     made = []
     for number_, (own, told) in enumerate(groups):
         if own or number_ == 0:  # that nothing fails is told too
             lines = [line(cell) for cell in own]
             nothing = "" if own else " There are none."
-            made.append(Table(heads, lines, f"{told}{nothing}{f' {about}' if number_ == 0 else ''}"))
+            made.append(
+                Table(HEADS, lines, f"{told}{nothing}{f' Default options. {how(rows)}' if number_ == 0 else ''}")
+            )
     return [*made, *floors(low)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aleator.studies import records
-from aleator.studies.methods import DEFAULT, FLOORS, GRAFTS, Method, under_aur
+from aleator.studies.methods import DEFAULT, FLOORS, Method, under_aur
 from aleator.studies.paper.main import PROTOCOLS, TESTS, comparison, conventions, sentences
 from aleator.studies.records import Record
 from aleator.studies.report.cells import Cell
@@ -13,7 +13,7 @@ from aleator.studies.report.tables import Block, Table, change, figure_of, mean_
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, against_bare
 
-MODELS = ("EASE", "ItemKNN", "GraphFilter", "FISM", *GRAFTS)
+MODELS = ("EASE", "ItemKNN", "GraphFilter", "FISM", "implicit-als", "implicit-bpr")
 RIVALS_ON = "yelp2018"
 # Recall@20 and NDCG@20 on LightGCN's split of Yelp2018, as printed by their authors or in later comparisons. NESCL:
 # Sun et al. (2023, arXiv 2402.11523). GR-MC: Scientific Reports (2025, doi 10.1038/s41598-025-17925-y).

@@ -92,6 +92,24 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
 
 
 @styled
+def reliability(curves: Mapping[str, Sequence[Point]], x: str, y: str) -> Figure:
+    """A curve of (predicted, measured) for each name. On the dashed diagonal, both are the same."""
+    figure = Figure(figsize=(WIDTH, 4.4))
+    axes = figure.subplots()
+    looks = zip(curves.items(), cycle(zip(COLOURS, MARKERS, LINES, strict=True)), strict=False)
+    for (name, points), (colour, marker, line) in looks:
+        axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ls=line, label=name)
+    most = max((value for points in curves.values() for point in points for value in point), default=1.0)
+    axes.plot([0, most], [0, most], color=INK, ls="--", lw=1.2, label="as predicted")
+    axes.set_xlim(0, most * 1.05)
+    axes.set_ylim(0, most * 1.05)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    legend(figure, axes)
+    return figure
+
+
+@styled
 def front(
     families: Mapping[str, Sequence[Path]], others: Mapping[str, Point], x: str, y: str, goal: Point | None = None
 ) -> Figure:
