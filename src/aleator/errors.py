@@ -58,7 +58,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> AleatorError:
 
 def unreadable(path: str | os.PathLike[str], format: str, error: BaseException) -> AleatorError:
     """The error for a file that is not in the `format` it was read as. It quotes the start of what the reader said."""
-    reason = str(error).partition("\n")[0]
+    reason = str(error).partition("\n")[0] or type(error).__name__
     if len(reason) > 120:
         reason = f"{reason[:120]}..."
     return AleatorError(f"'{path}' cannot be read as {format} ({reason})", "check the file or give its format")

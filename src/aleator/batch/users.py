@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from aleator.data.columns import ALIASES
 from aleator.data.files import format_of, require_file
 from aleator.data.frames import opened
-from aleator.data.reading import Reading
 from aleator.data.text import open_bytes, reading_file, separator_of
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, need, require, unreadable
@@ -186,7 +185,7 @@ def _read_text(path: Path, format: str) -> Iterator[pl.DataFrame]:
     """A csv or tsv file; all columns are texts."""
     import polars as pl
 
-    mark = separator_of(path, format, Reading())
+    mark = separator_of(path, format)
     require(len(mark) == 1, f"the columns of '{path}' are separated by '{mark}'", "give a file with commas or tabs")
     try:
         with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:

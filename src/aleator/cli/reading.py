@@ -31,6 +31,7 @@ OPTIONS: dict[str, Any] = {
         list[str] | None,
         typer.Option(help="Format of the times, such as '%d.%m.%Y' or '%m/%d/%Y %H:%M'. Repeatable."),
     ],
+    "max_bytes": Annotated[int | None, typer.Option(help="Most bytes of memory that a compressed file may expand to.")],
     "missing": Annotated[Missing | None, typer.Option(help="Rows with missing values: error, or drop them.")],
 }
 

@@ -42,6 +42,7 @@ def read(
     decimal: str = ".",
     dates: str | Sequence[str] | None = None,
     missing: Missing = "error",
+    max_bytes: int | None = None,
     **about: Any,
 ) -> Interactions:
     """Read interactions from a file, a frame, a dict of columns or a sparse matrix.
@@ -76,6 +77,8 @@ def read(
             Of several formats, the first that fits a text is used. By default times are numbers or ISO dates.
         missing: What to do with rows that lack a value in a column that is used. "error" refuses them. "drop" leaves
             them out, and a note counts them.
+        max_bytes: The most memory that a file may expand to, for files that are compressed. A file that would take more
+            is refused before it is read. By default 512 MiB, or 200 times the size of the file if that is more.
         **about: `in_time_order=True` says that the rows of each user are in order of time.
 
     Returns:
@@ -92,9 +95,9 @@ def read(
     for name in about:
         if name != "in_time_order":
             known = ["format", *named, "titles", "attributes", "min_rating", "k_core", "duplicates", "in_time_order"]
-            known += ["sep", "encoding", "decimal", "dates", "missing"]
+            known += ["sep", "encoding", "decimal", "dates", "missing", "max_bytes"]
             raise unknown_name("option of read", name, known)
-    reading = Reading.of(sep, encoding, decimal, dates, missing)
+    reading = Reading.of(sep, encoding, decimal, dates, missing, max_bytes)
     columns, frame, notes = _columns(source, format, named, reading)
     data = Interactions.of(
         **columns, min_rating=min_rating, duplicates=duplicates, frame=frame, notes=tuple(notes), **about
@@ -104,7 +107,7 @@ def read(
         data = replace(data, notes=(*data.notes, note))
     data = data.clean(k_core=k_core)
     data = data if attributes is None else data.with_attributes(attributes, item, encoding)
-    return data if titles is None else data.with_titles(read_titles(titles, encoding))
+    return data if titles is None else data.with_titles(read_titles(titles, reading))
 
 
 def _columns(source: Any, format: str | None, named: Names, reading: Reading) -> tuple[Columns, str | None, list[str]]:
@@ -133,7 +136,7 @@ def _matrix(matrix: Any, named: Names) -> Columns:
     return columns if (weight == 1).all() else {**columns, "weight": weight}
 
 
-def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], encoding: str = "utf-8") -> dict[Any, str]:
+def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], reading: Reading | None = None) -> dict[Any, str]:
     """Item titles by external id, from a mapping or from a table file.
 
     In a file, the item column is the first with a usual name, or else the first of all. The title column is the first
@@ -145,7 +148,8 @@ def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], encoding: st
     path = Path(source)
     require_file(path)
     format = format_of(path)
-    table = read_table(path, format, Reading(encoding=encoding))
+    reading = Reading() if reading is None else Reading(encoding=reading.encoding, max_bytes=reading.max_bytes)
+    table = read_table(path, format, reading)
     require(table.width > 1, f"'{path}' has one column", "give a file with an item column and a title column")
     item_columns = [*ALIASES["item"].split(), "id"]
     item = next((name for name in table.columns if name.lower() in item_columns), table.columns[0])
