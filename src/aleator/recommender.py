@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,6 +23,7 @@ from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
+from aleator.progress import progress
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.lists import Items, dense_items, lists
@@ -31,6 +33,7 @@ from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
 from aleator.training.loop import Log
+from aleator.training.watch import Watcher, watching
 from aleator.version import __version__
 
 if TYPE_CHECKING:
@@ -94,8 +97,9 @@ class Recommender(Configurable, ABC):
         """The conventions that the option `recipe` names."""
         return recipe_of(self.recipe)
 
-    @abstractmethod
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+    def fit(
+        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+    ) -> Self:
         """Fit on a split or on bare interactions.
 
         Choices such as the number of epochs are made on the validation part. The share `valid` of train is held out if
@@ -103,11 +107,29 @@ class Recommender(Configurable, ABC):
 
         Args:
             data: A split, or interactions without a split.
+            callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
+                fit.
             cache: Keeps what models learned, for several fits on the same pairs.
 
         Returns:
             The fitted recommender itself.
         """
+        split = as_split(data)
+        with self._watched("fitting", callback):
+            self.fit_split(split, cache)
+        return self
+
+    @contextmanager
+    def _watched(self, doing: str, callback: Watcher | None) -> Iterator[None]:
+        """Inside, trainings are shown, and the callback is told of their epochs."""
+        function = callback is None or callable(callback)
+        require(function, f"callback is {callback!r}", "give a function of one argument")
+        with watching(callback), progress(f"{doing} {type(self).__name__}", None):
+            yield
+
+    @abstractmethod
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        """What `fit` does."""
 
     @abstractmethod
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:

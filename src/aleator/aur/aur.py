@@ -39,13 +39,15 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
+from aleator.progress import progress
 from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertainty
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors, Vectors
-from aleator.recommender import Recommender, Who, as_split
+from aleator.recommender import Recommender, Who
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
+from aleator.training.watch import Watcher, ended_by, phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
 
@@ -210,7 +212,9 @@ class AUR(Recommender):
 
     # Fitting
 
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+    def fit(
+        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+    ) -> Self:
         """Fit the model, then the estimator, and choose lam.
 
         All choices are made on the validation part: numbers of epochs, what a race decides, and lam. The share `valid` of
@@ -219,12 +223,17 @@ class AUR(Recommender):
 
         Args:
             data: A split, or interactions without a split.
+            callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
+                fit.
             cache: Keeps what models learned, for several fits on the same pairs. Joint training does not use it.
 
         Returns:
             The fitted AUR itself. `lam_used` is its lam, `choice` says why, and `race` holds what was compared.
         """
-        split, recipe = as_split(data), self.conventions
+        return super().fit(data, callback=callback, cache=cache)
+
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        recipe = self.conventions
         notes = self._check_frozen(split)
         if self.joint is not None:
             cache = None  # it writes over tensors, and needs parameters that a cache does not hold
@@ -239,15 +248,16 @@ class AUR(Recommender):
         won = self._compete(fitted, few, cache)
         if self.joint is not None:
             self.log = self._learn_jointly(won, Stop(lambda: self._progress_of_both(won, few)))
-        self._choose_knobs(won, few, many)
+        with progress("choosing lam", None):
+            self._choose_knobs(won, few, many)
         if not recipe.paper_options:
             self.label_scale = fit_label_scale(won.raw, self.histories, many.held, self.seed)
             self.chance = fit_confidence(self.score_block, many)
         if recipe.refits and self.refit:
-            self._refit(won, split.everything, cache)
+            with phase("refit"):
+                self._refit(won, split.everything, cache)
         self.spreads = won.spreads
         self.notes = self.model.notes + notes + self.left_out + ([] if self.spreads is None else self.spreads.notes())
-        return self
 
     def _compete(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> Blended:
         """Fit the entrants, let them race if there are several settings, and train the estimator of the winner.
@@ -260,7 +270,7 @@ class AUR(Recommender):
             try:
                 model.fit_cached(cache, fitted, held_out)
             except AleatorError as error:
-                if len(self.left_out) + 1 == len(self.entrants):
+                if len(self.left_out) + 1 == len(self.entrants) or ended_by(error):
                     raise
                 self.left_out.append(f"{type(model).__name__} was left out: {error.problem}")
             else:

@@ -52,6 +52,9 @@ class Blended:
     spreads: Spreads | None = None  # of the linear blend
     discounts: Sequence[float] = (0.0,)  # of popularity, to be judged by
 
+    def __str__(self) -> str:
+        return f"{type(self.model).__name__}, {self.setting}"
+
     def learn(self, stop: Stop) -> None:
         """Train the estimator. The constant of a setting is sqrt(beta): s is then 0 where nothing speaks for a pair."""
         setting, constant = self.setting, self.objective.beta**0.5

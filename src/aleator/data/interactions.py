@@ -122,7 +122,7 @@ class Interactions:
         made._check()
         kept = made._rated_at_least(min_rating)
         kept._check_weights()
-        return kept._merged(duplicates)
+        return kept.merged(duplicates)
 
     def __len__(self) -> int:
         return len(self.user)
@@ -284,7 +284,7 @@ class Interactions:
         require(bool(rows.any()), "cleaning left no interactions", "lower min_rating")
         return self.take(rows, f"min_rating {min_rating}: {int((~rows).sum())} of {len(rows)} rows dropped")
 
-    def _merged(self, duplicates: Duplicates) -> Interactions:
+    def merged(self, duplicates: Duplicates) -> Interactions:
         """Each pair once: its first row in time, or the first in file order without times."""
         rows, first = repeated_rows(self.user, self.item, self.time, (self.n_users, self.n_items))
         if not len(rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,9 +20,10 @@ from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.models.factors import FactorTable
 from aleator.models.path import Path
 from aleator.ranking.derived import Derived
-from aleator.recommender import Recommender, as_split
+from aleator.recommender import Recommender
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
+from aleator.training.watch import phase
 
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
@@ -144,27 +145,27 @@ class Model(Recommender):
     def table(self, table: FactorTable) -> None:
         self._table = table
 
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
-        split, recipe = as_split(data), self.conventions
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        recipe = self.conventions
         if not self.holds_out:
             self.fit_cached(cache, split.everything)
-            return self
+            return
         fitted, held = recipe.divide(split, self.valid, self.seed)
         if not (self.stops_early or self.chooses):
             self.fit_cached(cache, fitted)
-            return self
+            return
         held_out = self.hold_out(fitted, held)
         again = recipe.refits and self.refit
         if again and not self.stops_early:
             self.choose_on(fitted, held_out)
             self.fit_cached(cache, split.everything)
-            return self
+            return
         self.fit_cached(cache, fitted, held_out)
         if again:
             log = self.log  # that of the fit that chose the number of epochs
-            self.fit_cached(cache, split.everything, epochs=epochs_of(log))
+            with phase("refit"):
+                self.fit_cached(cache, split.everything, epochs=epochs_of(log))
             self.log = log
-        return self
 
     def fit_cached(
         self,

@@ -21,9 +21,9 @@ from aleator.models.factors import FactorTable
 from aleator.models.path import short_path
 from aleator.models.squares import Negatives, squared_error, squares_by_hand
 from aleator.options import Among, Between, Ranges
-from aleator.progress import progress
 from aleator.training.loop import Log
 from aleator.training.stop import Stop
+from aleator.training.watch import phase, stage
 
 _OF_ADAM = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negatives")
 _OF_ALS = ("iterations",)
@@ -113,10 +113,7 @@ class MF(Epochs, Model):
 
     def _by_als(self) -> None:
         als = ALS(self)
-        with progress("MF by ALS", self.iterations) as shown:
-            for _ in range(self.iterations):
-                als.iterate()
-                shown.advance(1)
+        als.iterate(self.iterations)
         # Users are solved exactly at the end. A user and a newcomer with the same history then get the same scores.
         self.table = FactorTable(least_squares(als.items, als.by_user, self.mu, self.penalty(als.by_user)), als.items)
         self.solved_by, self.log = "conjugate gradients", Log(self.iterations)
@@ -129,17 +126,18 @@ class MF(Epochs, Model):
             nonlocal best, kept, iterations
             self.chosen = {"l2": l2}
             als.users, als.items = kept
-            for _ in range(iterations):
-                als.iterate()
+            with phase(f"l2 {l2:.4g}"):
+                als.iterate(iterations)
             als.solve_users()
             iterations = _NEXT
             self.table = FactorTable(als.users, als.items)
             found = self._recall(held_out)
+            path.advance(metric=found)
             if found > best:
                 best, kept = found, (als.users, als.items)
             return found
 
-        with progress("MF: l2 on held-out pairs", None):
+        with stage(f"{type(self).__name__}: l2 on held-out pairs", None) as path:
             self.keep("l2", short_path(judge, _START * (1 if self.frequency else als.mean_weight())))
 
     def penalty(self, rows: Histories) -> Tensor:
@@ -247,10 +245,13 @@ class ALS:
     def _sides(self) -> tuple[Histories, Histories]:
         return self.by_user, self.by_item
 
-    def iterate(self) -> None:
-        """Solve for the users, then for the items."""
-        self.solve_users()
-        self.items = self._solve(1, self.items, self.users)
+    def iterate(self, times: int) -> None:
+        """Solve for the users, then for the items, `times` times."""
+        with stage(f"{type(self.model).__name__} by ALS", times) as told:
+            for _ in range(times):
+                self.solve_users()
+                self.items = self._solve(1, self.items, self.users)
+                told.advance()
 
     def solve_users(self) -> None:
         self.users = self._solve(0, self.users, self.items)

@@ -19,6 +19,7 @@ from aleator.models.path import Path
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
 from aleator.training.stop import Stop
+from aleator.training.watch import phase
 
 _LARGEST = 10.0  # largest log-variance, so that exp does not overflow
 _DROPOUTS = (0.0, 0.5)  # none, and that of Liang et al.
@@ -101,7 +102,8 @@ class MultVAE(Epochs, Model):
         best = 0.0
         for dropout in _DROPOUTS:
             self.chosen = {"dropout": dropout}
-            self._train(Stop(metric))
+            with phase(f"dropout {dropout:g}"):
+                self._train(Stop(metric))
             tried[dropout] = metric()
             if dropout == best or tried[dropout] > tried[best]:
                 best, kept = dropout, (self.parameters(), self.log)

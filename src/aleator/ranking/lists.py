@@ -15,6 +15,7 @@ from aleator.batches import Users
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
 from aleator.errors import AleatorError, require
+from aleator.progress import each
 from aleator.ranking.top import blocks, top_k
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def lists(
     whole_lists = filter_seen and not untrained and allow is None and deny is None
     size, chunk = blocks(len(whole), data.n_items, of.torch_device, memory)
     columns: dict[str, list[Any]] = {}
-    for first in range(0, max(len(whole), 1), size):  # without users it runs once, so that the columns are there
+    for first in each(
+        "recommending", range(0, max(len(whole), 1), size)
+    ):  # without users it runs once, so that the columns are there
         block = whole.part(first, min(first + size, len(whole)))
         hidden, allowed = candidates.hidden(first, block, filter_seen), candidates.allowed(first, block)
         with torch.no_grad():
