@@ -534,6 +534,16 @@ class AUR(Recommender):
             "model": self.model.to_manifest(),
         }
 
+    def params(self) -> dict[str, Any]:
+        found = super().params()
+        return found | ({"model": None, "contenders": self.contenders} if self.contenders else {})
+
+    def __sklearn_clone__(self) -> Self:
+        made = copy.copy(self)
+        if not self.contenders:  # the model may have been given without a name
+            made.given = {"model": self.model, **self.given}
+        return super(AUR, made).__sklearn_clone__()
+
     def __repr__(self) -> str:
         named = [] if self.contenders else [repr(self.model)]
         return f"AUR({', '.join(named + [f'{n}={v!r}' for n, v in self.given.items() if n != 'model'])})"
