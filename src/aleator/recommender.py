@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from aleator import checkpoint
 from aleator.batches import Histories, Users
-from aleator.data.interactions import Interactions
+from aleator.data.growth import Growth, grow
+from aleator.data.interactions import Duplicates, Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
 from aleator.data.vocabulary import check_ids
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
+_UPDATED = "updated since the fit"  # begins a note
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -58,6 +61,7 @@ class Recommender(Configurable, ABC):
     data: Interactions | None = field(default=None, init=False)  # the interactions it was fitted on
     log: Log | None = field(default=None, init=False)  # of the training, if it trains in epochs
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
+    updated: dict[str, int] = field(default_factory=dict, init=False)  # pairs, users and items taken in since the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
@@ -116,8 +120,61 @@ class Recommender(Configurable, ABC):
         """
         split = as_split(data)
         with self._watched("fitting", callback):
+            self.updated, self.notes = {}, []
             self.fit_split(split, cache)
         return self
+
+    def update(
+        self,
+        new: Interactions,
+        *,
+        epochs: int | None = None,
+        duplicates: Duplicates = "first",
+        callback: Watcher | None = None,
+    ) -> Self:
+        """A copy that also knows new interactions, without a full fit.
+
+        Histories, popularity and the tail follow the new pairs. New users and new items are folded in: their rows come from
+        a map that is fitted to the known ones, or from least squares. Then both parts train on for a few epochs. Models
+        in closed form, such as EASE, are solved again. What was chosen stays: options, lam, the discount, the setting of
+        the estimator.
+
+        This recommender stays as it is, so it can serve on until the copy takes its place, also if the update fails.
+
+        Args:
+            new: The new pairs, of known and of new users and items.
+            epochs: How many epochs to train on for. By default a tenth of those of the fit. 0 trains nothing.
+            duplicates: What a pair does that is known already. "first" leaves it as it is. "sum" adds up the weights.
+            callback: As in `fit`.
+
+        Returns:
+            The updated copy. `updated` counts what it took in since the fit.
+        """
+        kind = type(new).__name__
+        interactions = isinstance(new, Interactions)
+        require(interactions, f"the new pairs are a {kind}", "give Interactions, such as al.read returns")
+        whole = epochs is None or (isinstance(epochs, int) and not isinstance(epochs, bool) and epochs >= 0)
+        require(whole, f"epochs is {epochs!r}", "give a whole number of at least 0")
+        growth = grow(self.fitted, new, duplicates)
+        made = self._apart()
+        with self._watched("updating", callback):
+            made.take_in(growth, epochs)
+        made.updated = {name: n + self.updated.get(name, 0) for name, n in growth.counts.items()}
+        told = ", ".join(f"{n:,} new {name}" for name, n in made.updated.items())
+        made.notes = [note for note in made.notes if not note.startswith(_UPDATED)] + [f"{_UPDATED}: {told}"]
+        return made
+
+    def _apart(self) -> Self:
+        """A copy that may learn: it shares tensors with this one until it does, and nothing that is kept for speed."""
+        made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Derived):
+                setattr(made, name, Derived(value.make))
+        return made
+
+    @abstractmethod
+    def take_in(self, growth: Growth, epochs: int | None) -> None:
+        """What `update` does. It must not write into tensors that were there before."""
 
     @contextmanager
     def _watched(self, doing: str, callback: Watcher | None) -> Iterator[None]:
@@ -371,6 +428,7 @@ class Recommender(Configurable, ABC):
             "learned": learned,
             "data": about,
             "versions": versions,
+            "updated": self.updated,
         }
         checkpoint.write(folder, manifest, tensors | more)
 
@@ -399,6 +457,7 @@ class Recommender(Configurable, ABC):
             # Tensors in mapped memory may be unaligned, and their products then differ in the last bit: copy them.
             learned = {n: v.to(made.torch_device, copy=True) for n, v in tensors.items() if not n.startswith("data.")}
             made.unpack(manifest["learned"], learned)
+            made.updated = manifest.get("updated", {})  # older folders have none
         except torch.OutOfMemoryError:
             raise
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:

@@ -30,6 +30,7 @@ from aleator.aur.prior import choose_prior, scarcity, share_of_users
 from aleator.aur.race import Result, decide, open_discounts, settings
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Histories, Users
+from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL, Tail
@@ -45,7 +46,7 @@ from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors, Vectors
 from aleator.recommender import Recommender, Who
-from aleator.training.loop import Log, epochs_of
+from aleator.training.loop import Log, epochs_of, few_epochs
 from aleator.training.stop import Stop
 from aleator.training.watch import Watcher, ended_by, phase
 from aleator.uncertainty.base import Estimator
@@ -328,6 +329,18 @@ class AUR(Recommender):
         self.model.log, self.estimator.log = logs
         if self.log is not None and self.log.best_epoch:
             self._learn_jointly(won, Stop(epochs=self.log.best_epoch))
+
+    def take_in(self, growth: Growth, epochs: int | None) -> None:
+        require(self.joint is None, "an AUR that was trained jointly cannot be updated", "fit it again on all pairs")
+        before, log = self.histories, self.estimator.log
+        self.model, self.estimator = self.model._apart(), copy.copy(self.estimator)
+        self.model.take_in(growth, epochs if self.model.goes_on else None)
+        self.data = growth.after
+        self.tail_items = torch.from_numpy(self.tail_rule.mask(self.data.popularity))
+        self.estimator.expand(before, self.model.histories)
+        won = self.blended
+        won.go_on(Stop(epochs=few_epochs(log) if epochs is None else epochs))
+        self.estimator.log, self.spreads = log, won.spreads
 
     def _progress_of_both(self, won: Blended, held_out: HeldOut) -> float:
         """What early stopping of joint training watches: the best Recall@20 of a few blends."""

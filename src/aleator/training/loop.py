@@ -65,6 +65,11 @@ def epochs_of(log: Log | None) -> int | None:
     return None if log is None else max(log.best_epoch, 1)
 
 
+def few_epochs(log: Log | None) -> int:
+    """How many epochs an update takes: a tenth of those of the fit, and at least one."""
+    return 0 if log is None else math.ceil(max(log.best_epoch, 1) / 10)
+
+
 @dataclass(kw_only=True)
 class Loop:
     """The options of a training: Adam(W) over batches of users, with early stopping."""
@@ -97,7 +102,7 @@ class Loop:
         """
         optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
         batches, draws = _Batches(histories, self), torch.Generator(self.device).manual_seed(self.seed)
-        best, log, last = _Best(self, parameters, stop), Log(), stop.epochs or self.max_epochs
+        best, log, last = _Best(self, parameters, stop), Log(), self.max_epochs if stop.epochs is None else stop.epochs
         with stage(self.label, last) as told:
             for epoch in range(1, last + 1):
                 start = time.perf_counter()
