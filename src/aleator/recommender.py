@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -34,7 +34,7 @@ from aleator.ranking.scan import Scan, available
 from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
-from aleator.training.loop import Log
+from aleator.training.loop import Log, epochs_due
 from aleator.training.watch import Watcher, watching
 from aleator.version import __version__
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
 _UPDATED = "updated since the fit"  # begins a note
+Due = Callable[[Log | None], int]
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -134,16 +135,16 @@ class Recommender(Configurable, ABC):
     ) -> Self:
         """A copy that also knows new interactions, without a full fit.
 
-        Histories, popularity and the tail follow the new pairs. New users and new items are folded in: their rows come from
-        a map that is fitted to the known ones, or from least squares. Then both parts train on for a few epochs. Models
-        in closed form, such as EASE, are solved again. What was chosen stays: options, lam, the discount, the setting of
-        the estimator.
+        Histories, popularity and the tail follow the new pairs. New users and items are folded in, by least squares or
+        by a map that is fitted to the known ones. Then what can train on does so for a few epochs. Models in closed
+        form, such as EASE, are solved again. What was chosen stays: options, lam, the discount, the estimator's setting.
 
         This recommender stays as it is, so it can serve on until the copy takes its place, also if the update fails.
 
         Args:
             new: The new pairs, of known and of new users and items.
-            epochs: How many epochs to train on for. By default a tenth of those of the fit. 0 trains nothing.
+            epochs: How many epochs to train on for. By default those of the fit times the share of new pairs. Many small
+                updates then train for as long as a large one. 0 trains nothing.
             duplicates: What a pair does that is known already. "first" leaves it as it is. "sum" adds up the weights.
             callback: As in `fit`.
 
@@ -156,10 +157,18 @@ class Recommender(Configurable, ABC):
         whole = epochs is None or (isinstance(epochs, int) and not isinstance(epochs, bool) and epochs >= 0)
         require(whole, f"epochs is {epochs!r}", "give a whole number of at least 0")
         growth = grow(self.fitted, new, duplicates)
+        told = f"epochs is {epochs}, but {type(self).__name__} does not train on from what it learned"
+        require(epochs is None or self.goes_on, told, "leave epochs out")
         made = self._apart()
-        with self._watched("updating", callback):
-            made.take_in(growth, epochs)
         made.updated = {name: n + self.updated.get(name, 0) for name, n in growth.counts.items()}
+        before, after = (each.updated.get("pairs", 0) for each in (self, made))
+        of_fit = len(growth.after) - after
+
+        def due(log: Log | None) -> int:
+            return epochs_due(log, before / of_fit, after / of_fit) if epochs is None else epochs
+
+        with self._watched("updating", callback):
+            made.take_in(growth, due)
         told = ", ".join(f"{n:,} new {name}" for name, n in made.updated.items())
         made.notes = [note for note in made.notes if not note.startswith(_UPDATED)] + [f"{_UPDATED}: {told}"]
         return made
@@ -172,9 +181,17 @@ class Recommender(Configurable, ABC):
                 setattr(made, name, Derived(value.make))
         return made
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether an update can train on from what was learned."""
+        return False
+
     @abstractmethod
-    def take_in(self, growth: Growth, epochs: int | None) -> None:
-        """What `update` does. It must not write into tensors that were there before."""
+    def take_in(self, growth: Growth, due: Due) -> None:
+        """What `update` does. It must not write into tensors that were there before.
+
+        `due` says for how many epochs what has this log trains on.
+        """
 
     @contextmanager
     def _watched(self, doing: str, callback: Watcher | None) -> Iterator[None]:

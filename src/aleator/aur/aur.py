@@ -45,8 +45,8 @@ from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertain
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors, Vectors
-from aleator.recommender import Recommender, Who
-from aleator.training.loop import Log, epochs_of, few_epochs
+from aleator.recommender import Due, Recommender, Who
+from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
 from aleator.training.watch import Watcher, ended_by, phase
 from aleator.uncertainty.base import Estimator
@@ -330,16 +330,20 @@ class AUR(Recommender):
         if self.log is not None and self.log.best_epoch:
             self._learn_jointly(won, Stop(epochs=self.log.best_epoch))
 
-    def take_in(self, growth: Growth, epochs: int | None) -> None:
+    @property
+    def goes_on(self) -> bool:
+        return True
+
+    def take_in(self, growth: Growth, due: Due) -> None:
         require(self.joint is None, "an AUR that was trained jointly cannot be updated", "fit it again on all pairs")
         before, log = self.histories, self.estimator.log
         self.model, self.estimator = self.model._apart(), copy.copy(self.estimator)
-        self.model.take_in(growth, epochs if self.model.goes_on else None)
+        self.model.take_in(growth, due)
         self.data = growth.after
         self.tail_items = torch.from_numpy(self.tail_rule.mask(self.data.popularity))
         self.estimator.expand(before, self.model.histories)
         won = self.blended
-        won.go_on(Stop(epochs=few_epochs(log) if epochs is None else epochs))
+        won.go_on(Stop(epochs=due(log)))
         self.estimator.log, self.spreads = log, won.spreads
 
     def _progress_of_both(self, won: Blended, held_out: HeldOut) -> float:

@@ -107,8 +107,6 @@ class Interactions:
             users, user = Vocabulary.of(user, "user")
         if items is None:
             items, item = Vocabulary.of(item, "item")
-        if duplicates not in get_args(Duplicates):
-            raise unknown_name("value of duplicates", str(duplicates), get_args(Duplicates))
         made = cls(
             np.asarray(user, np.int32),
             np.asarray(item, np.int32),
@@ -286,6 +284,8 @@ class Interactions:
 
     def merged(self, duplicates: Duplicates) -> Interactions:
         """Each pair once: its first row in time, or the first in file order without times."""
+        if duplicates not in get_args(Duplicates):
+            raise unknown_name("value of duplicates", str(duplicates), get_args(Duplicates))
         rows, first = repeated_rows(self.user, self.item, self.time, (self.n_users, self.n_items))
         if not len(rows):
             return self

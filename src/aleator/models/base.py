@@ -22,8 +22,8 @@ from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.models.factors import FactorTable
 from aleator.models.path import Path
 from aleator.ranking.derived import Derived
-from aleator.recommender import Recommender
-from aleator.training.loop import Log, epochs_of, few_epochs
+from aleator.recommender import Due, Recommender
+from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
 from aleator.training.watch import phase
 
@@ -112,11 +112,6 @@ class Model(Recommender):
         They move by what the fold-in of their histories moves. So they keep what training found beyond a fold-in.
         """
         return x + self.fold_in(after) - self.fold_in(before)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether `go_on` can train on from what was learned."""
-        return False
 
     def go_on(self, stop: Stop) -> None:
         """Train on from what was learned. It writes into tensors that `expand` made."""
@@ -214,20 +209,17 @@ class Model(Recommender):
                 self.fit_cached(cache, split.everything, epochs=epochs_of(log))
             self.log = log
 
-    def take_in(self, growth: Growth, epochs: int | None) -> None:
-        kind = type(self).__name__
+    def take_in(self, growth: Growth, due: Due) -> None:
         require(
             not self.frozen,
-            f"the model of a {kind} was fitted elsewhere, and cannot be updated here",
+            f"the model of a {type(self).__name__} was fitted elsewhere, and cannot be updated here",
             "update it there, graft it again and fit; newcomers with a history are served without that",
         )
-        told = f"epochs is {epochs}, but {kind} does not train on from what it learned"
-        require(epochs is None or self.goes_on, told, "leave epochs out")
         before, log = self.histories, self.log
         self.data = growth.after
         self.expand(before)
         if self.goes_on:
-            self.go_on(Stop(epochs=few_epochs(log) if epochs is None else epochs))
+            self.go_on(Stop(epochs=due(log)))
             self.log = log  # that of the fit, for later updates
 
     def fit_cached(
