@@ -40,6 +40,7 @@ from aleator.models import (
     graft,
 )
 from aleator.ranking.vectors import Vectors
+from aleator.training.watch import Epoch
 from aleator.tuning.search import tune
 from aleator.uncertainty import Estimator, FactorEstimator, MLPEstimator
 from aleator.version import __version__
@@ -55,6 +56,7 @@ __all__ = [
     "PMF",
     "UE",
     "AleatorError",
+    "Epoch",
     "Estimator",
     "ExpoMF",
     "FactorEstimator",

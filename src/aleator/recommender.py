@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +18,8 @@ from torch import Tensor
 from aleator import checkpoint
 from aleator.batches import Histories, Users
 from aleator.data.attributes import Where
-from aleator.data.interactions import Interactions
+from aleator.data.growth import Growth, grow
+from aleator.data.interactions import Duplicates, Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
 from aleator.data.vocabulary import check_ids
@@ -24,6 +27,7 @@ from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
+from aleator.progress import progress
 from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.explained import explained
@@ -34,13 +38,16 @@ from aleator.ranking.scan import Scan, available
 from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
-from aleator.training.loop import Log
+from aleator.training.loop import Log, epochs_due
+from aleator.training.watch import Watcher, watching
 from aleator.version import __version__
 
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
+_UPDATED = "updated since the fit"  # begins a note
+Due = Callable[[Log | None], int]
 Who = Sequence[Any] | Mapping[Any, Iterable[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -59,6 +66,7 @@ class Recommender(Configurable, ABC):
     data: Interactions | None = field(default=None, init=False)  # the interactions it was fitted on
     log: Log | None = field(default=None, init=False)  # of the training, if it trains in epochs
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
+    updated: dict[str, int] = field(default_factory=dict, init=False)  # pairs, users and items taken in since the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
@@ -98,8 +106,9 @@ class Recommender(Configurable, ABC):
         """The conventions that the option `recipe` names."""
         return recipe_of(self.recipe)
 
-    @abstractmethod
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+    def fit(
+        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+    ) -> Self:
         """Fit on a split or on bare interactions.
 
         Choices such as the number of epochs are made on the validation part. The share `valid` of train is held out if
@@ -107,11 +116,98 @@ class Recommender(Configurable, ABC):
 
         Args:
             data: A split, or interactions without a split.
+            callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
+                fit.
             cache: Keeps what models learned, for several fits on the same pairs.
 
         Returns:
             The fitted recommender itself.
         """
+        split = as_split(data)
+        with self._watched("fitting", callback):
+            self.updated, self.notes = {}, []
+            self.fit_split(split, cache)
+        return self
+
+    def update(
+        self,
+        new: Interactions,
+        *,
+        epochs: int | None = None,
+        duplicates: Duplicates = "first",
+        callback: Watcher | None = None,
+    ) -> Self:
+        """A copy that also knows new interactions, without a full fit.
+
+        Histories, popularity and the tail follow the new pairs. New users and items are folded in, by least squares or
+        by a map that is fitted to the known ones. Then what can train on does so for a few epochs. Models in closed
+        form, such as EASE, are solved again. What was chosen stays: options, lam, the discount, the estimator's setting.
+
+        This recommender stays as it is, so it can serve on until the copy takes its place, also if the update fails.
+
+        Args:
+            new: The new pairs, of known and of new users and items.
+            epochs: How many epochs to train on for. By default those of the fit times the share of new pairs. Many small
+                updates then train for as long as a large one. 0 trains nothing.
+            duplicates: What a pair does that is known already. "first" leaves it as it is. "sum" adds up the weights.
+            callback: As in `fit`.
+
+        Returns:
+            The updated copy. `updated` counts what it took in since the fit.
+        """
+        kind = type(new).__name__
+        interactions = isinstance(new, Interactions)
+        require(interactions, f"the new pairs are a {kind}", "give Interactions, such as al.read returns")
+        whole = epochs is None or (isinstance(epochs, int) and not isinstance(epochs, bool) and epochs >= 0)
+        require(whole, f"epochs is {epochs!r}", "give a whole number of at least 0")
+        growth = grow(self.fitted, new, duplicates)
+        told = f"epochs is {epochs}, but {type(self).__name__} does not train on from what it learned"
+        require(epochs is None or self.goes_on, told, "leave epochs out")
+        made = self._apart()
+        made.updated = {name: n + self.updated.get(name, 0) for name, n in growth.counts.items()}
+        before, after = (each.updated.get("pairs", 0) for each in (self, made))
+        of_fit = len(growth.after) - after
+
+        def due(log: Log | None) -> int:
+            return epochs_due(log, before / of_fit, after / of_fit) if epochs is None else epochs
+
+        with self._watched("updating", callback):
+            made.take_in(growth, due)
+        told = ", ".join(f"{n:,} new {name}" for name, n in made.updated.items())
+        made.notes = [note for note in made.notes if not note.startswith(_UPDATED)] + [f"{_UPDATED}: {told}"]
+        return made
+
+    def _apart(self) -> Self:
+        """A copy that may learn: it shares tensors with this one until it does, and nothing that is kept for speed."""
+        made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Derived):
+                setattr(made, name, Derived(value.make))
+        return made
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an update can train on from what was learned."""
+        return False
+
+    @abstractmethod
+    def take_in(self, growth: Growth, due: Due) -> None:
+        """What `update` does. It must not write into tensors that were there before.
+
+        `due` says for how many epochs what has this log trains on.
+        """
+
+    @contextmanager
+    def _watched(self, doing: str, callback: Watcher | None) -> Iterator[None]:
+        """Inside, trainings are shown, and the callback is told of their epochs."""
+        function = callback is None or callable(callback)
+        require(function, f"callback is {callback!r}", "give a function of one argument")
+        with watching(callback), progress(f"{doing} {type(self).__name__}", None):
+            yield
+
+    @abstractmethod
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        """What `fit` does."""
 
     @abstractmethod
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
@@ -437,6 +533,7 @@ class Recommender(Configurable, ABC):
             "learned": learned,
             "data": about,
             "versions": versions,
+            "updated": self.updated,
         }
         checkpoint.write(folder, manifest, tensors | more)
 
@@ -465,6 +562,7 @@ class Recommender(Configurable, ABC):
             # Tensors in mapped memory may be unaligned, and their products then differ in the last bit: copy them.
             learned = {n: v.to(made.torch_device, copy=True) for n, v in tensors.items() if not n.startswith("data.")}
             made.unpack(manifest["learned"], learned)
+            made.updated = manifest.get("updated", {})  # older folders have none
         except torch.OutOfMemoryError:
             raise
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:

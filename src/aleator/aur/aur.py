@@ -30,6 +30,7 @@ from aleator.aur.prior import choose_prior, scarcity, share_of_users
 from aleator.aur.race import Result, decide, open_discounts, settings
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Histories, Users
+from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL, Tail
@@ -39,14 +40,16 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
+from aleator.progress import progress
 from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertainty
 from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors
-from aleator.recommender import Recommender, Who, as_split
+from aleator.recommender import Due, Recommender, Who
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
+from aleator.training.watch import Watcher, ended_by, phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
 
@@ -211,7 +214,9 @@ class AUR(Recommender):
 
     # Fitting
 
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+    def fit(
+        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+    ) -> Self:
         """Fit the model, then the estimator, and choose lam.
 
         All choices are made on the validation part: numbers of epochs, what a race decides, and lam. The share `valid` of
@@ -220,12 +225,17 @@ class AUR(Recommender):
 
         Args:
             data: A split, or interactions without a split.
+            callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
+                fit.
             cache: Keeps what models learned, for several fits on the same pairs. Joint training does not use it.
 
         Returns:
             The fitted AUR itself. `lam_used` is its lam, `choice` says why, and `race` holds what was compared.
         """
-        split, recipe = as_split(data), self.conventions
+        return super().fit(data, callback=callback, cache=cache)
+
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        recipe = self.conventions
         notes = self._check_frozen(split)
         if self.joint is not None:
             cache = None  # it writes over tensors, and needs parameters that a cache does not hold
@@ -240,15 +250,16 @@ class AUR(Recommender):
         won = self._compete(fitted, few, cache)
         if self.joint is not None:
             self.log = self._learn_jointly(won, Stop(lambda: self._progress_of_both(won, few)))
-        self._choose_knobs(won, few, many)
+        with progress("choosing lam", None):
+            self._choose_knobs(won, few, many)
         if not recipe.paper_options:
             self.label_scale = fit_label_scale(won.raw, self.histories, many.held, self.seed)
             self.chance = fit_confidence(self.score_block, many)
         if recipe.refits and self.refit:
-            self._refit(won, split.everything, cache)
+            with phase("refit"):
+                self._refit(won, split.everything, cache)
         self.spreads = won.spreads
         self.notes = self.model.notes + notes + self.left_out + ([] if self.spreads is None else self.spreads.notes())
-        return self
 
     def _compete(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> Blended:
         """Fit the entrants, let them race if there are several settings, and train the estimator of the winner.
@@ -261,7 +272,7 @@ class AUR(Recommender):
             try:
                 model.fit_cached(cache, fitted, held_out)
             except AleatorError as error:
-                if len(self.left_out) + 1 == len(self.entrants):
+                if len(self.left_out) + 1 == len(self.entrants) or ended_by(error):
                     raise
                 self.left_out.append(f"{type(model).__name__} was left out: {error.problem}")
             else:
@@ -319,6 +330,22 @@ class AUR(Recommender):
         self.model.log, self.estimator.log = logs
         if self.log is not None and self.log.best_epoch:
             self._learn_jointly(won, Stop(epochs=self.log.best_epoch))
+
+    @property
+    def goes_on(self) -> bool:
+        return True
+
+    def take_in(self, growth: Growth, due: Due) -> None:
+        require(self.joint is None, "an AUR that was trained jointly cannot be updated", "fit it again on all pairs")
+        before, log = self.histories, self.estimator.log
+        self.model, self.estimator = self.model._apart(), copy.copy(self.estimator)
+        self.model.take_in(growth, due)
+        self.data = growth.after
+        self.tail_items = torch.from_numpy(self.tail_rule.mask(self.data.popularity))
+        self.estimator.expand(before, self.model.histories)
+        won = self.blended
+        won.go_on(Stop(epochs=due(log)))
+        self.estimator.log, self.spreads = log, won.spreads
 
     def _progress_of_both(self, won: Blended, held_out: HeldOut) -> float:
         """What early stopping of joint training watches: the best Recall@20 of a few blends."""
@@ -561,6 +588,16 @@ class AUR(Recommender):
             "estimator": self.estimator.to_manifest(),
             "model": self.model.to_manifest(),
         }
+
+    def params(self) -> dict[str, Any]:
+        found = super().params()
+        return found | ({"model": None, "contenders": self.contenders} if self.contenders else {})
+
+    def __sklearn_clone__(self) -> Self:
+        made = copy.copy(self)
+        if not self.contenders:  # the model may have been given without a name
+            made.given = {"model": self.model, **self.given}
+        return super(AUR, made).__sklearn_clone__()
 
     def __repr__(self) -> str:
         named = [] if self.contenders else [repr(self.model)]

@@ -41,6 +41,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 app.command()(verbs.fit)
+app.command()(verbs.update)
 app.command()(verbs.evaluate)
 app.command()(verbs.recommend)
 app.command()(graft.graft)

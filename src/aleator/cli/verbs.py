@@ -1,4 +1,4 @@
-"""aleator fit, evaluate and recommend."""
+"""aleator fit, update, evaluate and recommend."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from aleator.cli.options import (
 )
 from aleator.cli.reading import reads
 from aleator.data.attributes import parse_where
-from aleator.data.opening import open_dataset, open_split
+from aleator.data.interactions import Duplicates
+from aleator.data.opening import open_dataset, open_file, open_split
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary
@@ -176,6 +177,51 @@ def _with_uncertainty(recommender: Recommender) -> AUR:
     if not isinstance(recommender, AUR):
         raise AleatorError("lam was given but the model has no uncertainty", "leave out --lam")
     return recommender
+
+
+@reads
+def update(
+    folder: MODEL_FOLDER,
+    new: Annotated[str, typer.Argument(help="A file of new interactions.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the updated model in. It may be the same one.")],
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Epochs to train on for. By default those of the fit times the share of new pairs."),
+    ] = None,
+    duplicates: Annotated[
+        Duplicates, typer.Option(help="Pairs that are known already: first leaves them, sum adds up their weights.")
+    ] = "first",
+    device: DEVICE = "auto",
+    quiet: QUIET = False,
+    json: JSON = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Take new interactions, users and items into a saved model, without a full fit."""
+    check_target(out)
+    model = load_model(folder, device)
+    data = open_file(new, **reading)
+    start = time.perf_counter()
+    updated = model.update(data, epochs=epochs, duplicates=duplicates)
+    updated.save(out)
+    before, after = model.fitted, updated.fitted
+    told: dict[str, Any] = {
+        "out": str(out),
+        "pairs": len(after) - len(before),
+        "users": after.n_users - before.n_users,
+        "items": after.n_items - before.n_items,
+        "known": len(data) - (len(after) - len(before)),
+        "since_the_fit": updated.updated,
+        "seconds": round(time.perf_counter() - start, 2),
+        "notes": [*data.notes, *updated.notes],
+    }
+    if json:
+        show_json(told)
+        return
+    for note in told["notes"]:
+        print(f"note: {note}")
+    new_ones = ", ".join(f"{told[name]:,} new {name}" for name in ("pairs", "users", "items"))
+    print(f"{new_ones} taken in, {told['known']:,} pairs were known; {told['seconds']:.1f} s; saved in {out}")
 
 
 def recommend(

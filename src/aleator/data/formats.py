@@ -18,6 +18,7 @@ from aleator.data.reading import Missing, Reading
 from aleator.data.tables import read_frame, read_table
 from aleator.data.text import WITHOUT_HEADER
 from aleator.errors import AleatorError, need, require, unknown_name
+from aleator.progress import progress
 
 WRITTEN = ("csv", "tsv", "parquet", "inter", "npz")
 TITLE_COLUMNS = ("title", "name", "movie_title")
@@ -113,7 +114,8 @@ def read(
 def _columns(source: Any, format: str | None, named: Names, reading: Reading) -> tuple[Columns, str | None, list[str]]:
     """The columns of any source by role, the kind of frame it is (or None), and notes."""
     if isinstance(source, (str, os.PathLike)):
-        columns, notes = read_file(Path(source), format, named, reading)
+        with progress(f"reading {Path(source).name}", None):
+            columns, notes = read_file(Path(source), format, named, reading)
         return columns, None, notes
     require(format is None, "format was given but the source is not a file", "leave format out")
     reading.require_no_text("the source")

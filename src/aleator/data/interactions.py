@@ -111,8 +111,6 @@ class Interactions:
             users, user = Vocabulary.of(user, "user")
         if items is None:
             items, item = Vocabulary.of(item, "item")
-        if duplicates not in get_args(Duplicates):
-            raise unknown_name("value of duplicates", str(duplicates), get_args(Duplicates))
         made = cls(
             np.asarray(user, np.int32),
             np.asarray(item, np.int32),
@@ -126,7 +124,7 @@ class Interactions:
         made._check()
         kept = made._rated_at_least(min_rating)
         kept._check_weights()
-        return kept._merged(duplicates)
+        return kept.merged(duplicates)
 
     def __len__(self) -> int:
         return len(self.user)
@@ -316,8 +314,10 @@ class Interactions:
         require(bool(rows.any()), "cleaning left no interactions", "lower min_rating")
         return self.take(rows, f"min_rating {min_rating}: {int((~rows).sum())} of {len(rows)} rows dropped")
 
-    def _merged(self, duplicates: Duplicates) -> Interactions:
+    def merged(self, duplicates: Duplicates) -> Interactions:
         """Each pair once: its first row in time, or the first in file order without times."""
+        if duplicates not in get_args(Duplicates):
+            raise unknown_name("value of duplicates", str(duplicates), get_args(Duplicates))
         rows, first = repeated_rows(self.user, self.item, self.time, (self.n_users, self.n_items))
         if not len(rows):
             return self

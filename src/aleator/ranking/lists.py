@@ -17,6 +17,7 @@ from aleator.data.attributes import Where, matching
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
 from aleator.errors import AleatorError, require
+from aleator.progress import each
 from aleator.ranking.contributions import as_lists, check_count, history_items
 from aleator.ranking.top import blocks, top_k
 
@@ -146,7 +147,8 @@ def ranked(
     """
     size, chunk = blocks(len(users), of.fitted.n_items, of.torch_device, memory)
     found: dict[str, list[Array]] = {}
-    for first in range(0, max(len(users), 1), size):  # without users it runs once, so that the columns are there
+    # without users it runs once, so that the columns are there
+    for first in each("recommending", range(0, max(len(users), 1), size)):
         block = users.part(first, min(first + size, len(users)))
         hidden, allowed = candidates.hidden(first, block, filter_seen), candidates.allowed(first, block)
         with torch.no_grad():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.errors import AleatorError
 from aleator.options import Configurable
 from aleator.ranking.contributions import Terms, leave_one_out
 from aleator.training.loop import Log
@@ -41,6 +42,13 @@ class Estimator(Configurable, ABC):
     @abstractmethod
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
         """Minimise the objective over all pairs. `stop` says when training ends."""
+
+    def expand(self, before: Histories, after: Histories) -> None:
+        """Make what scores need of the items that are new in `after`, without training. `before` is what it knew."""
+        raise AleatorError(f"a {type(self).__name__} cannot be updated", "fit again")
+
+    def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        """Minimise the objective from what was learned on. It writes into tensors that `expand` made."""
 
     @abstractmethod
     def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:

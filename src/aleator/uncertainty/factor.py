@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from aleator.batches import Histories, Users
 from aleator.device import require_memory
 from aleator.errors import require
+from aleator.kernels.fold_in import padded, with_new_items
 from aleator.kernels.ragged import history_products, pair_products
 from aleator.options import Among, Between, Ranges
 from aleator.ranking.contributions import Terms
@@ -79,11 +80,23 @@ class FactorEstimator(ProductEstimator):
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
-        n_items = histories.n_items
-        spectral = self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
-        plan = self.schedule(spectral, n_items, histories.device)
         self._require_memory(histories, checked=stop.metric is not None)
+        spectral = self._starts_spectral(histories.n_items)
         self.z, self.q = self._start(histories, expectation, objective, spectral)
+        self.go_on(histories, expectation, objective, stop)
+
+    def _starts_spectral(self, n_items: int) -> bool:
+        return self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
+
+    def expand(self, before: Histories, after: Histories) -> None:
+        both, dim = torch.cat([self.z, self.q], 1), self.z.shape[1]
+        self.z = padded(self.z, after.n_items)
+        both = with_new_items(both, lambda users: self.factors(users)[0], before, after)
+        self.z, self.q = both[:, :dim].contiguous(), both[:, dim:].contiguous()
+
+    def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        n_items = histories.n_items
+        plan = self.schedule(self._starts_spectral(n_items), n_items, histories.device)
         rows = self._row_optimizer(histories, plan)
         gradients = [] if rows else [torch.empty_like(parameter) for parameter in self.parameters()]
 

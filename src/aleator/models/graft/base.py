@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +55,11 @@ class Grafted(Model):
         )
         self.notes = []
         return self.source
+
+    def __sklearn_clone__(self) -> Self:
+        made = super().__sklearn_clone__()
+        made.source, made.user_ids, made.item_ids = self.source, self.user_ids, self.item_ids
+        return made
 
     def places(self, n_users: int, n_items: int) -> tuple[Array, Array]:
         """The model's row of each user [n_users] and each item [n_items] of the data, -1 for none.
