@@ -40,6 +40,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"lam": 0.2, "filter_seen": False},
     {"where": {"half": "high"}, "deny": ["i30", "i41"]},
     {"untrained": True, "allow": ["i4", "i5", "i9", "i14", "i40"]},
+    {"explain": 2},
 ]
 
 
