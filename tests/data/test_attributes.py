@@ -102,9 +102,11 @@ def test_the_column_of_items_is_the_named_one_or_a_usual_one_or_the_first() -> N
         assert passing(read, genre="y") == [20]
 
 
-def test_ids_match_as_texts(data: Interactions) -> None:
+def test_ids_match_as_texts(tmp_path: Path) -> None:
     numbers = Interactions.of([1, 2], [7, 8])
     assert passing(numbers.with_attributes({"item": ["7", "8"], "genre": ["x", "y"]}), genre="y") == [8]
+    (tmp_path / "items.csv").write_text("item,genre\n7,x\n8,y\n")
+    assert passing(numbers.with_attributes(tmp_path / "items.csv"), genre="y") == [8]
 
 
 def test_texts_of_a_file_become_numbers_only_if_all_are(data: Interactions, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def read_attributes(
         items: The items of the data.
         encoding: Encoding of a text file.
     """
-    columns, where = _columns(source, encoding)
+    columns, where, texts = _columns(source, encoding)
     require(len(columns) > 1, f"{where} has {len(columns)} columns", "give a column of items and columns of attributes")
     usual = [*ALIASES["item"].split(), "id"]
     found = item if item in columns else next((name for name in columns if name.lower() in usual), next(iter(columns)))
@@ -191,27 +191,26 @@ def read_attributes(
     without, strangers = len(items) - known, sum(p < 0 for p in place)
     notes = [f"attributes: {without} of {len(items)} items have no row, and so no value"] if without else []
     notes += [f"attributes: {strangers} of {len(ids)} rows are of other items"] if strangers else []
-    made = {name: Attribute.of(place, values, name) for name, values in columns.items()}
+    made = {name: Attribute.of(place, _typed(v) if texts else v, name) for name, v in columns.items()}
     return {name: attribute for name, attribute in made.items() if len(attribute.item)}, notes
 
 
-def _columns(source: Any, encoding: str) -> tuple[dict[str, list[Any]], str]:
-    """The columns of a table as lists of values, and what it is called in messages."""
+def _columns(source: Any, encoding: str) -> tuple[dict[str, list[Any]], str, bool]:
+    """The columns of a table as lists of values, what it is called in messages, and whether all values are texts."""
     if isinstance(source, Mapping):
         columns = {str(name): list(values) for name, values in source.items()}
         same = len({len(values) for values in columns.values()}) == 1
         require(same, "the columns of the attributes differ in length", "give one value for each item in every column")
-        return columns, "the dict of attributes"
+        return columns, "the dict of attributes", False
     if not isinstance(source, (str, os.PathLike)):
         frame = opened(source)
-        return {str(name): frame[name].to_list() for name in frame.columns}, "the frame of attributes"
+        return {str(name): frame[name].to_list() for name in frame.columns}, "the frame of attributes", False
     path = Path(source)
     require_file(path)
     format = format_of(path)
     require(format not in WITHOUT_HEADER, f"'{path}' has no names of columns", "give a csv, tsv or parquet file")
     table = read_table(path, format, Reading(encoding=encoding))
-    columns = {name: table[name].to_list() for name in table.columns}
-    return columns if format == "parquet" else {n: _typed(values) for n, values in columns.items()}, f"'{path}'"
+    return {name: table[name].to_list() for name in table.columns}, f"'{path}'", format != "parquet"
 
 
 def _typed(texts: list[str | None]) -> list[Any]:
