@@ -124,8 +124,8 @@ def main() -> None:
         checked = check(folder / "all.parquet", folder / "killed", folder / "all", args.k)
         size = sum(path.stat().st_size for path in (folder / "all").glob("part-*"))
 
-    def of(job: str, n: int, *given: Any) -> Row:
-        return Row(f"{job}, {n:,} users", *given, more={"users/s": n / given[0]})
+    def of(job: str, n: int, ours: float, reference: float | None = None, against: str = "") -> Row:
+        return Row(f"{job}, {n:,} users", ours, reference, against, more={"users/s": n / ours})
 
     rows = [
         of("in memory", args.few, memory.result),

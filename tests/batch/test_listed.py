@@ -33,11 +33,13 @@ def each(lists: Listed, ids: list[Any]) -> list[list[int]]:
 def test_one_list_for_all_and_one_for_each(tmp_path: Path) -> None:
     (tmp_path / "all.csv").write_text("sku,item_id\n9,c\n8,a\n8,a\n")
     (tmp_path / "each.csv").write_text("customer_id,item\n3,c\n1,b\n3,a\n3,a\n")
-    for given in (["c", "a"], tmp_path / "all.csv"):
+    for_all: list[Any] = [["c", "a"], tmp_path / "all.csv"]
+    for_each: list[Any] = [{3: ["c", "a"], 1: ["b"]}, tmp_path / "each.csv"]
+    for given in for_all:
         found = read(given)
         assert found.users is None
         assert found.for_recommend([1], ITEMS) == ["a", "c"]
-    for given in ({3: ["c", "a"], 1: ["b"]}, tmp_path / "each.csv"):
+    for given in for_each:
         found = read(given)
         assert each(found, [2, 3, 1, 77]) == [[], [0, 2], [1], []]
         assert found.for_recommend([3, 2], ITEMS) == {3: ["a", "c"], 2: []}

@@ -18,6 +18,7 @@ from polars.testing import assert_frame_equal
 
 import aleator as al
 from aleator.batch.folder import held
+from aleator.recommender import Recommender
 
 SOURCE = Path(al.__file__).parents[1]
 
@@ -28,7 +29,7 @@ def lists_in(folder: Path, format: str = "parquet") -> pl.DataFrame:
     return pl.concat([read(path) for path in sorted(folder.glob(f"part-*.{format}"))])
 
 
-def batch(model: al.AUR, users: Any, out: Path, **options: Any) -> dict[str, Any]:
+def batch(model: Recommender, users: Any, out: Path, **options: Any) -> dict[str, Any]:
     return al.recommend_batch(model, users, out, **{"k": 5, "per_part": 11, **options})
 
 
@@ -320,7 +321,7 @@ def test_another_model_and_other_users_are_refused(
     batch(model, users, tmp_path)
     other = al.EASE().fit(model.fitted)
     with pytest.raises(al.AleatorError, match="holds a batch with another model"):
-        batch(other, users, tmp_path)  # type: ignore[arg-type]
+        batch(other, users, tmp_path)
     with pytest.raises(al.AleatorError, match="holds a batch with another users"):
         batch(model, users[:50], tmp_path)
     with pytest.raises(al.AleatorError, match=r"part-00000.parquet in .* is of other users than"):

@@ -31,7 +31,7 @@ def test_a_batch_is_written_told_and_gone_on_with(run: Run, model: Path, users: 
     assert "in 3 parts, " in told.out
     found = pl.read_parquet(out / "part-*.parquet")
     ids = pl.read_csv(users)["user_id"].to_list()
-    want = al.load_model(model).recommend(ids, k=4, lam=0.3, filter_seen=False, untrained=True)  # type: ignore[call-arg]
+    want = al.load_model(model).recommend(ids, k=4, lam=0.3, filter_seen=False, untrained=True)
     assert found["item_id"].to_list() == want["item_id"].to_list()
     again = json.loads(run(*words, "--per-part", 25, "--json").out)
     assert (again["parts"], again["resumed"], again["rows"]) == (3, 3, len(found))

@@ -42,10 +42,9 @@ class Listed:
 
     def for_recommend(self, asked: Sequence[Any], items: Vocabulary) -> list[Any] | dict[Any, list[Any]]:
         """The same as `recommend` takes it for the users `asked`."""
-        if self.users is None:
-            return items.decode(self.items.indices).tolist()
-        rows = self.users.encode(asked)
-        return {user: items.decode(self.items[row].indices).tolist() for user, row in zip(asked, rows, strict=True)}
+        rows = [0] if self.users is None else self.users.encode(asked).tolist()
+        own: list[list[Any]] = [items.decode(self.items[row].indices).tolist() for row in rows]
+        return own[0] if self.users is None else dict(zip(asked, own, strict=True))
 
     @property
     def fingerprint(self) -> str:

@@ -171,7 +171,7 @@ def _survey(table: Table, job: Job) -> int:
 
 def _write(job: Job, table: Table, folder: Folder, bar: Bar, per_part: int, format: Format) -> None:
     """Write the parts that are not finished."""
-    roll, names = Roll(table), []
+    roll, names = Roll(table), list[str]()
     for frame in table.parts(per_part):
         name = f"part-{len(names):05}.{format}"
         names.append(name)

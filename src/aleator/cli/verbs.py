@@ -272,7 +272,7 @@ def recommend(
     is_table = users is not None and (out is not None or Path(users).exists())
     one = is_table or (users is None) != (history is None)
     require(one, "exactly one of --users and --history is needed", "give ids of users or ids of items")
-    of_table = {"out": out, "user": user, "unknown": unknown, "per_part": per_part, "format": format}
+    of_table: dict[str, Any] = {"out": out, "user": user, "unknown": unknown, "per_part": per_part, "format": format}
     of_table = {name: value for name, value in of_table.items() if value is not None}
     if not is_table:
         name = next(iter(of_table), "").replace("_", "-")
@@ -287,7 +287,7 @@ def recommend(
         options["lam"] = _with_uncertainty(recommender).at(lam).lam_used
     if where:
         options["where"] = parse_where(data.attributes, where)
-    files = {name: path for name, path in (("allow", allow), ("deny", deny)) if path is not None}
+    files: dict[str, Any] = {name: path for name, path in (("allow", allow), ("deny", deny)) if path is not None}
     if is_table:
         show_batch(recommend_batch(recommender, users, k=k, history=history, **options, **files, **of_table), json)
         return

@@ -199,7 +199,7 @@ def lists(
 def check_k(k: Any, n_items: int) -> None:
     """Refuse a k that is no number of items."""
     whole_number = type(k) is not bool and isinstance(k, (int, np.integer)) and k >= 1
-    require(whole_number, f"k is {k!r}", "give a whole number of at least 1")
+    require(bool(whole_number), f"k is {k!r}", "give a whole number of at least 1")
     require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
 
 
@@ -208,5 +208,8 @@ def names_of(of: Recommender, asked: Any, users: Users) -> Array:
     if isinstance(asked, Mapping):
         return flat(list(asked))
     index = users.index.cpu().numpy()
-    known = of.fitted.users.decode(index.clip(0))
-    return known if (index >= 0).all() else np.where(index >= 0, known.astype(object), None)
+    names = of.fitted.users.decode(index.clip(0))
+    if (index < 0).any():
+        names = names.astype(object)
+        names[index < 0] = None
+    return names
