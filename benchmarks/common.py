@@ -32,7 +32,11 @@ from aleator.studies import records as record
 from aleator.training.stop import Stop
 
 MB = 1 << 20
-PEERS = ("implicit", "rectools", "cornac", "ranx")
+PEERS = {  # other libraries, and the packages that they come in
+    **{name: name for name in ("implicit", "rectools", "cornac", "ranx", "usearch", "lancedb")},
+    "faiss": "faiss-cpu",
+    "qdrant_client": "qdrant-client",
+}
 # The peak memory of a process includes the memory that its parent held when it started the process. So each job is
 # started by this small interpreter, which holds almost nothing.
 _START = """
@@ -95,7 +99,8 @@ def show(benchmark: str, rows: Sequence[Row], json_file: Path | None = None, **r
         "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
         **rest,
         "machine": record.machine() | {"threads": torch.get_num_threads()},
-        "versions": record.versions() | {name: metadata.version(name) for name in PEERS if name in sys.modules},
+        "versions": record.versions()
+        | {package: metadata.version(package) for name, package in PEERS.items() if name in sys.modules},
         "command": record.command(),
     }
     for name in (*rest, "machine", "versions"):

@@ -10,12 +10,19 @@ import torch
 from hypothesis import settings
 
 import aleator as al
+from aleator import progress
 from aleator.data.simulate import World, simulate
 from aleator.uncertainty.factor import RANDOM_INIT
 
 settings.register_profile("shared", deadline=None)  # no timed assertions: the machine is shared
 settings.load_profile("shared")
 torch.set_num_threads(1)  # on data this small threads only wait for each other, for minutes where cores are shared
+
+
+@pytest.fixture(autouse=True)
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress without a terminal is a line every few seconds. On a slow machine, no test may see one by chance."""
+    monkeypatch.setattr(progress, "_clock", lambda: 0.0)
 
 
 @pytest.fixture

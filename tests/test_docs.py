@@ -27,6 +27,7 @@ from aleator.models import MODELS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}
+NEEDED = {"docs/serve.md": ("faiss", "lancedb", "qdrant_client", "usearch")}  # what the examples of a page import
 
 
 @pytest.fixture
@@ -64,6 +65,8 @@ def test_the_readme_is_short() -> None:
 def test_the_examples_of_a_page_run(
     page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for library in NEEDED.get(page, ()):
+        pytest.importorskip(library, reason="needs the extra index")
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the grafted function is not saved")
@@ -117,6 +120,18 @@ def test_the_tables_are_those_of_the_results(update: Any) -> None:
     for place, text in update.places(draw=False).items():
         page = PAGES[f"docs/results/{place}.md"]
         assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
+    assert f"<!-- cost -->\n{update.cost_table()}\n<!-- /cost -->" in PAGES["docs/reproduce.md"]
+
+
+def test_the_claims_are_those_of_the_results(update: Any) -> None:
+    """Each verdict still rests on its records, and each file and page that a claim names exists."""
+    page = PAGES["docs/results/index.md"]
+    for name, table in (("claims", update.claims.claims_table()), ("evidence", update.claims.evidence_table())):
+        assert f"<!-- {name} -->\n{table}\n<!-- /{name} -->" in page, f"run tools/update.py: {name} is not up to date"
+    for claim in update.claims.CLAIMS:
+        assert claim.supported(), f"the records no longer support: {claim.text}: {claim.verdict}"
+        assert (ROOT / "docs" / "results" / claim.page.partition("#")[0]).exists(), claim.page
+        assert all(list((ROOT / "results").glob(file)) for file in claim.files), claim.files
 
 
 def test_published_figures_stand_below_ours_where_there_are_many(update: Any) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pytest
+import torch
 
 import aleator as al
 from aleator.options import Configurable, Registry
@@ -141,8 +143,58 @@ def test_an_option_without_its_name_is_refused_with_an_example() -> None:
     makers: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
         (Thing, (8,), r"Thing was given 8 without .*; name the option, such as Thing\(size=8\)"),
         (al.MF, (8,), r"such as MF\(dim=8\)"),
-        (al.AUR, (al.MF(), 0.5), r"AUR was given 0\.5 without"),
+        (al.AUR, (al.MF(), 0.5), r"such as AUR\(alpha=0\.5\)"),
     ]
     for make, given, says in makers:
         with pytest.raises(al.AleatorError, match=says):
             make(*given)
+
+
+def test_params_are_those_of_scikit_learn() -> None:
+    aur = al.AUR(al.MF(dim=16), alpha=2.0)
+    assert aur.get_params(deep=False).keys() == aur.options().keys() | {"model"}
+    assert aur.get_params()["alpha"] == 2.0
+    assert aur.get_params()["model__dim"] == 16
+    assert aur.get_params()["estimator__dim"] == 1024
+    assert "estimator__dim" not in aur.get_params(deep=False)
+    assert "lr" not in al.MF().get_params()  # of the other solver
+    again = al.AUR(**aur.get_params(deep=False))
+    assert again.options() == aur.options()
+
+
+def test_params_are_what_was_given_also_after_a_fit(split: al.Split) -> None:
+    estimator = al.FactorEstimator(dim=4, max_epochs=1)
+    aur = al.AUR(contenders=[al.MF(dim=4, l2=0.01), al.MF(dim=2, l2=0.01)], estimator=estimator)
+    before = aur.get_params(deep=False)
+    after = aur.fit(split).get_params(deep=False)
+    assert after.keys() == before.keys()
+    assert after["model"] is None
+    assert [model.dim for model in after["contenders"]] == [4, 2]
+    assert after["lam"] == "auto"
+
+
+@pytest.mark.parametrize("make", [lambda: al.AUR(al.MF(dim=4), recipe="paper"), lambda: al.AUR(seed=3), al.EASE])
+def test_a_clone_of_scikit_learn_is_the_same_object_unfitted(make: Callable[[], al.AUR]) -> None:
+    base = pytest.importorskip("sklearn.base", reason="needs the extra tune")
+    made = make()
+    clone = base.clone(made)
+    assert clone is not made
+    assert clone.given.keys() == made.given.keys() | ({"model"} if made.given.get("recipe") else set())
+    assert clone.get_params().keys() == made.get_params().keys()
+    assert {n: v for n, v in clone.get_params().items() if isinstance(v, (int, float, str))} == {
+        n: v for n, v in made.get_params().items() if isinstance(v, (int, float, str))
+    }
+
+
+def test_a_clone_of_a_fitted_aur_fits_to_the_same_scores(fitted_aur: al.AUR, split: al.Split) -> None:
+    base = pytest.importorskip("sklearn.base", reason="needs the extra tune")
+    clone = base.clone(fitted_aur)
+    assert clone.data is None
+    assert clone.model.data is None
+    assert torch.equal(clone.fit(split).score([0, 1]), fitted_aur.score([0, 1]))
+
+
+def test_a_clone_of_a_graft_keeps_what_was_grafted(split: al.Split) -> None:
+    base = pytest.importorskip("sklearn.base", reason="needs the extra tune")
+    model = al.graft(lambda users: np.ones((len(users), 50)), check=False)
+    assert base.clone(model).source is model.source

@@ -8,7 +8,10 @@ from __future__ import annotations
 import copy
 import errno
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -509,3 +512,35 @@ def test_other_options_of_a_fitted_model_are_refused(fitted_aur: al.AUR, split: 
     with pytest.raises(al.AleatorError, match="make a new MF with dim=5 and fit it"):
         model.dim = 5
     assert model.dim == 3
+
+
+class TestFingerprint:
+    def test_another_process_finds_the_same(self, recommender: Recommender, tmp_path: Path) -> None:
+        recommender.save(tmp_path / "m")
+        program = f"import aleator as al; print(al.load_model({str(tmp_path / 'm')!r}).fingerprint)"
+        environment = {**os.environ, "PYTHONPATH": str(Path(al.__file__).parents[1]), "PYTHONHASHSEED": "7"}
+        ran = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+        )
+        assert ran.stdout.strip() == recommender.fingerprint
+
+    def test_the_same_fit_has_the_same_and_another_fit_another(self, make: Make, split: al.Split) -> None:
+        first = make().fit(split.train).fingerprint
+        assert make().fit(split.train).fingerprint == first
+        assert make().fit(split.everything).fingerprint != first
+
+    def test_lam_changes_no_item_and_so_not_the_fingerprint(self, split: al.Split, tmp_path: Path) -> None:
+        aur = al.AUR(al.MF(dim=4, iterations=2), estimator=al.FactorEstimator(dim=4, max_epochs=2)).fit(split)
+        aur.save(tmp_path / "m")
+        loaded = al.AUR.load(tmp_path / "m")
+        loaded.lam = 0.123
+        assert {aur.at(0.0).fingerprint, loaded.fingerprint} == {aur.fingerprint}
+
+    def test_every_learned_number_counts(self, split: al.Split) -> None:
+        aur = make_aur().fit(split.train)
+        assert isinstance(aur, al.AUR)
+        first = aur.fingerprint
+        aur.estimator.tensors()["q"][3, 2] += 1e-6
+        second = aur.fingerprint
+        aur.prior_used = 0.25  # a number that is learned, but no tensor
+        assert len({first, second, aur.fingerprint}) == 3

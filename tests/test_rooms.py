@@ -31,8 +31,9 @@ FLOORS = [  # from low to high: a room may import itself and what stands on a lo
     ["recommender"],
     ["models", "uncertainty"],
     ["aur"],
+    ["batch"],
     ["tuning"],
-    ["studies"],
+    ["studies", "export"],
     ["demo"],
     ["cli"],
 ]

@@ -25,8 +25,10 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "models": "Models",
     "uncertainty": "Uncertainty estimators",
     "data": "Data",
+    "batch": "Batch",
     "evaluation": "Evaluation",
     "tuning": "Tuning",
+    "export": "Export",
     "": "Errors and version",
 }
 FIRST = ("fit", "recommend", "rerank", "score", "expectation", "uncertainty", "set_lam", "at", "save", "load")

@@ -45,6 +45,7 @@ PICTURES = {
 }
 TABLED = ("benchmark", "rows", "machine", "versions", "command", "points", "curves")  # all else is told in words
 OWN = ("--json", "--plot", "--data-root")  # options that name a place on somebody's machine
+UNMEASURED = "*Not measured yet.*"
 
 
 def put(path: Path, name: str, text: str) -> None:
@@ -75,8 +76,9 @@ def default_table(dataset: str = "yelp2018") -> str:
 
 
 def places(draw: bool = True) -> dict[str, str]:
-    """What belongs on the page of each study, such as "main" or "beyond-front"."""
-    found: dict[str, list[str]] = {}
+    """What belongs on the page of each study, such as "main" or "beyond-front". A page whose records are gone says so."""
+    pages = {path.stem: path.read_text() for path in RESULTS.glob("*.md")}
+    found: dict[str, list[str]] = {name: [] for name, page in pages.items() if f"<!-- {name} -->" in page}
     for study, dataset, recipe, records in reporting.sections(ROOT / "results"):
         place = f"{study.name}-{study.part}" if study.part else study.name
         parts = found.setdefault(place, [])
@@ -91,7 +93,7 @@ def places(draw: bool = True) -> dict[str, str]:
             parts.append(f"![{block.alt}](../figures/{file})\n\n{caption(block.caption)}")
         made_by = reporting.obtained_by(records)
         parts.append(f'<details markdown="1"><summary>Commands and machines</summary>\n\n{made_by}\n\n</details>')
-    return {place: "\n\n".join(parts) for place, parts in found.items()}
+    return {place: "\n\n".join(parts) or UNMEASURED for place, parts in found.items()}
 
 
 def caption(text: str) -> str:
@@ -136,6 +138,21 @@ def seeds_table(files: list[str]) -> str:
     return "\n".join(lines)
 
 
+def cost_table() -> str:
+    """How long the records of each dataset took, on each kind of machine."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for file in sorted((ROOT / "results").glob("*/*.jsonl")):
+        for row in rows(f"{file.parent.name}/{file.name}"):
+            if row.get("seconds_here"):
+                found.setdefault((row["dataset"], machine(row)), []).append(row)
+    lines = ["| dataset | machine | records | hours of measuring | studies |", "|---|---|---|---|---|"]
+    for (dataset, where), own in sorted(found.items()):
+        studies = ", ".join(sorted({row.get("part") or row["study"] for row in own}))
+        hours = sum(row["seconds_here"] for row in own) / 3600
+        lines.append(f"| {dataset} | {where} | {len(own)} | {hours:.2f} | {studies} |")
+    return "\n".join(lines)
+
+
 def machine(record: dict[str, Any]) -> str:
     """What a record was obtained on."""
     about = record["machine"]
@@ -161,7 +178,7 @@ def performance() -> dict[str, str]:
     for place in places:
         parts = [benchmark_table(record) for record in found.get(place, [])]
         made[place] = "\n\n".join([*parts, *([PICTURES[place]] if parts and place in PICTURES else [])])
-    return {place: text or "*Not measured yet.*" for place, text in made.items()}
+    return {place: text or UNMEASURED for place, text in made.items()}
 
 
 def benchmark_table(record: dict[str, Any]) -> str:
@@ -255,6 +272,7 @@ def update() -> None:
         put(RESULTS / f"{place}.md", place, text)
     for name, table in (("claims", claims.claims_table()), ("evidence", claims.evidence_table())):
         put(RESULTS / "index.md", name, table)
+    put(ROOT / "docs" / "reproduce.md", "cost", cost_table())
     put(RESULTS / "variants.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
     for place, text in performance().items():
         put(PERFORMANCE, place, text)

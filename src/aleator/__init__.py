@@ -8,6 +8,7 @@ spin_briefly()  # before anything loads PyTorch
 
 from aleator.aur import AUR, Joint
 from aleator.aur.loading import load_model
+from aleator.batch.run import recommend_batch
 from aleator.data.catalog import load_dataset
 from aleator.data.formats import read, write
 from aleator.data.interactions import Interactions
@@ -17,6 +18,7 @@ from aleator.data.tail import Tail
 from aleator.errors import AleatorError
 from aleator.evaluation.protocols import evaluate
 from aleator.evaluation.report import Report
+from aleator.export import check_export, export
 from aleator.models import (
     BPR,
     EASE,
@@ -38,6 +40,7 @@ from aleator.models import (
     graft,
 )
 from aleator.ranking.vectors import Vectors
+from aleator.training.watch import Epoch
 from aleator.tuning.search import tune
 from aleator.uncertainty import Estimator, FactorEstimator, MLPEstimator
 from aleator.version import __version__
@@ -53,6 +56,7 @@ __all__ = [
     "PMF",
     "UE",
     "AleatorError",
+    "Epoch",
     "Estimator",
     "ExpoMF",
     "FactorEstimator",
@@ -72,11 +76,14 @@ __all__ = [
     "Vectors",
     "ZeroSum",
     "__version__",
+    "check_export",
     "evaluate",
+    "export",
     "graft",
     "load_dataset",
     "load_model",
     "read",
+    "recommend_batch",
     "simulate",
     "tune",
     "write",

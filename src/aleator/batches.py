@@ -14,6 +14,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from aleator.progress import beat
+
 
 @dataclass(frozen=True)
 class Users:
@@ -109,6 +111,7 @@ class Histories:
         `total` is the number of their pairs. With it, or with an `index` on the host, there is no round trip to the
         device.
         """
+        beat()  # all work on many users takes them in batches
         if total is None and not index.is_cuda:
             total = int(self.host_size[index].sum())
         index = index.to(self.device, non_blocking=True)

@@ -5,10 +5,13 @@ Loading runs no code: the manifest is JSON and the tensors are safetensors.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +21,47 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from aleator.data.attributes import Attribute
 from aleator.data.interactions import Array, Interactions
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 
 FORMAT = 4
+_PASSING = ("device", "lam", "select", "chance")  # select counts while lam is open, and chance holds at one lam
 _AGAIN = "give a folder that was written by save"
 Path_ = str | os.PathLike[str]
 
 
 def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write to a temporary folder beside the target, then rename it. An earlier model in the target is replaced."""
+    """Write a model folder. An earlier model in the target is replaced."""
     target = Path(folder)
     check_target(target)
     text = json.dumps({"format": FORMAT, **manifest}, indent=1, sort_keys=True)
+    try:
+        with replacing(target) as made:
+            save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, made / "tensors.safetensors")
+            (made / "manifest.json").write_text(text + "\n")
+            (made / "tensors.safetensors").chmod(0o644)
+    except (OSError, SafetensorError) as error:
+        raise AleatorError(
+            f"the model could not be saved to '{target}' ({error})", "make room there or save to another place"
+        ) from None
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A temporary folder beside `target` to write into. If nothing fails, it takes the place of `target`."""
     made = old = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, made / "tensors.safetensors")
-        (made / "manifest.json").write_text(text + "\n")
+        yield made
         made.chmod(0o755)
-        (made / "tensors.safetensors").chmod(0o644)
         old = made.with_name(made.name + ".old")
         if target.exists():
             target.rename(old)
         made.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    except (OSError, SafetensorError) as error:
-        raise AleatorError(
-            f"the model could not be saved to '{target}' ({error})", "make room there or save to another place"
-        ) from None
     finally:
         if old is not None and old.exists() and not target.exists():
             os.replace(old, target)  # it was stopped between the two renames
@@ -56,13 +69,16 @@ def write(folder: Path_, manifest: dict[str, Any], tensors: dict[str, Tensor]) -
             shutil.rmtree(made, ignore_errors=True)
 
 
-def check_target(folder: Path_) -> None:
-    """Refuse a place where no model can be written. Callers ask before a long training, not after it."""
+def check_target(folder: Path_, kind: str = "a model folder", is_older: Callable[[Path], bool] | None = None) -> None:
+    """Refuse a place where no model can be written. Callers ask before a long training, not after it.
+
+    Other kinds of folders say how an older one is known, which may be replaced.
+    """
     target = Path(folder)
     if target.exists():
         require(
-            _is_model(target) or (target.is_dir() and not any(target.iterdir())),
-            f"'{target}' exists and is not a model folder",
+            (is_older or _is_model)(target) or (target.is_dir() and not any(target.iterdir())),
+            f"'{target}' exists and is not {kind}",
             "save to another place",
         )
     above = next(parent for parent in target.absolute().parents if parent.exists())
@@ -161,8 +177,24 @@ def damaged(folder: Path_, error: Exception) -> AleatorError:
     return AleatorError(f"'{folder}' is damaged or foreign ({type(error).__name__}: {error})", _AGAIN)
 
 
+def fingerprint(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """A hash of what was learned: a dict for JSON, and tensors. The device and lam may change later, and do not count."""
+    digest = hashlib.sha256(json.dumps(_lasting(about), sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def _lasting(value: Any) -> Any:
+    """A value without what changes with the device or with lam."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _lasting(part) for name, part in value.items() if name not in _PASSING}
+
+
 def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Interactions as a dict for JSON and as tensors: histories, ids and titles, which serving needs."""
+    """Interactions as a dict for JSON and as tensors: histories, ids, titles and attributes, which serving needs."""
     tensors = {
         "data.indptr": torch.from_numpy(data.csr.indptr.astype(np.int64)),
         "data.item": torch.from_numpy(data.csr.indices.astype(np.int32)),
@@ -173,12 +205,16 @@ def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors["data.weight"] = torch.from_numpy(data.csr.data.astype(np.float32))
     if data.titles is not None:
         tensors |= _pack_ids("data.titles", data.titles)
+    for number, attribute in enumerate(data.attributes.values()):
+        tensors[f"data.attribute.{number}.item"] = torch.from_numpy(attribute.item)
+        tensors |= _pack_ids(f"data.attribute.{number}", attribute.values)
     about = {
         "users": data.n_users,
         "items": data.n_items,
         "pairs": len(data),
         "fingerprint": data.fingerprint,
         "frame": data.frame,
+        "attributes": list(data.attributes),
     }
     return about, tensors
 
@@ -196,6 +232,12 @@ def unpack_data(about: dict[str, Any], tensors: dict[str, Tensor]) -> Interactio
         titles=_unpack_ids("data.titles", tensors)
         if "data.titles" in tensors or "data.titles.text" in tensors
         else None,
+        attributes={  # folders of older versions have none
+            name: Attribute(
+                tensors[f"data.attribute.{number}.item"].numpy(), _unpack_ids(f"data.attribute.{number}", tensors)
+            )
+            for number, name in enumerate(about.get("attributes", []))
+        },
         frame=about.get("frame"),
     )
 

@@ -34,10 +34,13 @@ def require(holds: bool, problem: str, remedy: str) -> None:
         raise AleatorError(problem, remedy)
 
 
-def need(module: str, purpose: str) -> None:
-    """Raise an `AleatorError` unless the library `module` is installed. `purpose` says what needs it."""
+def need(module: str, purpose: str, package: str | None = None) -> None:
+    """Raise an `AleatorError` unless the library `module` is installed.
+
+    `purpose` says what needs it. `package` is what to install, if that has another name.
+    """
     if importlib.util.find_spec(module) is None:
-        raise AleatorError(f"{purpose} needs the library {module}", f"install {module}")
+        raise AleatorError(f"{purpose} needs the library {module}", f"install {package or module}")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> AleatorError:
@@ -55,7 +58,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> AleatorError:
 
 def unreadable(path: str | os.PathLike[str], format: str, error: BaseException) -> AleatorError:
     """The error for a file that is not in the `format` it was read as. It quotes the start of what the reader said."""
-    reason = str(error).partition("\n")[0]
+    reason = str(error).partition("\n")[0] or type(error).__name__
     if len(reason) > 120:
         reason = f"{reason[:120]}..."
     return AleatorError(f"'{path}' cannot be read as {format} ({reason})", "check the file or give its format")

@@ -38,7 +38,8 @@ class Configurable:
         for name, value in options.items():
             if name not in known:
                 raise unknown_name(f"option of {cls.__name__}", name, known)
-            _check_type(cls.__name__, name, value, hints[name])
+            if value is not cls.__dataclass_fields__[name].default:  # type: ignore[attr-defined]
+                _check_type(cls.__name__, name, value, hints[name])
         self = super().__new__(cls)
         self.given, self.offered = dict(options), frozenset()
         return self
@@ -62,8 +63,10 @@ class Configurable:
         fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
         without = args[sum(not field.kw_only for field in fields) :]
         if without:
-            own = [name for name in cls.__annotations__ if name in cls.option_names()]
-            example = (own or cls.option_names())[0]
+            named = [field.name for field in fields if field.kw_only]
+            own = [name for name in cls.__annotations__ if name in named] or named
+            hints = typing.get_type_hints(cls)
+            example = next((name for name in own if _matches(without[0], hints[name])), own[0])
             raise AleatorError(
                 f"{cls.__name__} was given {without[0]!r} without the name of an option",
                 f"name the option, such as {cls.__name__}({example}={without[0]!r})",
@@ -92,6 +95,36 @@ class Configurable:
         unused = self.unused()
         return {field.name: getattr(self, field.name) for field in fields if field.name not in unused}
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every option that has an effect, by name, as scikit-learn's estimators give theirs.
+
+        `sklearn.base.clone(model)` makes the same object anew, unfitted.
+
+        Args:
+            deep: Whether to add the options of options, such as `model__dim` of an AUR.
+
+        Returns:
+            The options as they were given, or their defaults. What a fit chose is not among them.
+        """
+        found = self.params()
+        for name, value in list(found.items()):
+            if deep and isinstance(value, Configurable):
+                found |= {f"{name}__{own}": nested for own, nested in value.get_params().items()}
+        return found
+
+    def params(self) -> dict[str, Any]:
+        """The options for `get_params`, without those of options."""
+        unused = self.unused()
+        return {name: getattr(self, name) for name in self.option_names() if name not in unused}
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted object with the options that this one was given. `clone` of scikit-learn calls it."""
+        given = {name: _clone(value) for name, value in self.given.items()}
+        made = type(self).__new__(type(self), **given)
+        made.offered = self.offered
+        made.__init__(**given)  # type: ignore[misc]
+        return made
+
     def to_manifest(self) -> dict[str, Any]:
         """The class name and the options. `Registry.build` makes the object from them again."""
         return {"kind": type(self).__name__, "options": self.options()}
@@ -110,6 +143,12 @@ class Configurable:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
         return f"{type(self).__name__}({shown})"
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_clone(each) for each in value)
+    return value.__sklearn_clone__() if isinstance(value, Configurable) else value
 
 
 def _check_type(owner: str, name: str, value: Any, hint: Any) -> None:

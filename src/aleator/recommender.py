@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aleator import checkpoint
 from aleator.batches import Histories, Users
-from aleator.data.interactions import Interactions
+from aleator.data.attributes import Where
+from aleator.data.growth import Growth, grow
+from aleator.data.interactions import Duplicates, Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
 from aleator.data.vocabulary import check_ids
@@ -22,22 +27,28 @@ from aleator.device import budget, resolve_device
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
+from aleator.progress import progress
+from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
+from aleator.ranking.explained import explained
 from aleator.ranking.listed import listed
 from aleator.ranking.lists import Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.scan import Scan, available
 from aleator.ranking.top import best
-from aleator.ranking.vectors import Factors, Vectors, vectors
+from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
-from aleator.training.loop import Log
+from aleator.training.loop import Log, epochs_due
+from aleator.training.watch import Watcher, watching
 from aleator.version import __version__
 
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
-Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
+_UPDATED = "updated since the fit"  # begins a note
+Due = Callable[[Log | None], int]
+Who = Sequence[Any] | Mapping[Any, Iterable[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,6 +66,7 @@ class Recommender(Configurable, ABC):
     data: Interactions | None = field(default=None, init=False)  # the interactions it was fitted on
     log: Log | None = field(default=None, init=False)  # of the training, if it trains in epochs
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
+    updated: dict[str, int] = field(default_factory=dict, init=False)  # pairs, users and items taken in since the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
@@ -94,8 +106,9 @@ class Recommender(Configurable, ABC):
         """The conventions that the option `recipe` names."""
         return recipe_of(self.recipe)
 
-    @abstractmethod
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+    def fit(
+        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+    ) -> Self:
         """Fit on a split or on bare interactions.
 
         Choices such as the number of epochs are made on the validation part. The share `valid` of train is held out if
@@ -103,11 +116,98 @@ class Recommender(Configurable, ABC):
 
         Args:
             data: A split, or interactions without a split.
+            callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
+                fit.
             cache: Keeps what models learned, for several fits on the same pairs.
 
         Returns:
             The fitted recommender itself.
         """
+        split = as_split(data)
+        with self._watched("fitting", callback):
+            self.updated, self.notes = {}, []
+            self.fit_split(split, cache)
+        return self
+
+    def update(
+        self,
+        new: Interactions,
+        *,
+        epochs: int | None = None,
+        duplicates: Duplicates = "first",
+        callback: Watcher | None = None,
+    ) -> Self:
+        """A copy that also knows new interactions, without a full fit.
+
+        Histories, popularity and the tail follow the new pairs. New users and items are folded in, by least squares or
+        by a map that is fitted to the known ones. Then what can train on does so for a few epochs. Models in closed
+        form, such as EASE, are solved again. What was chosen stays: options, lam, the discount, the estimator's setting.
+
+        This recommender stays as it is, so it can serve on until the copy takes its place, also if the update fails.
+
+        Args:
+            new: The new pairs, of known and of new users and items.
+            epochs: How many epochs to train on for. By default those of the fit times the share of new pairs. Many small
+                updates then train for as long as a large one. 0 trains nothing.
+            duplicates: What a pair does that is known already. "first" leaves it as it is. "sum" adds up the weights.
+            callback: As in `fit`.
+
+        Returns:
+            The updated copy. `updated` counts what it took in since the fit.
+        """
+        kind = type(new).__name__
+        interactions = isinstance(new, Interactions)
+        require(interactions, f"the new pairs are a {kind}", "give Interactions, such as al.read returns")
+        whole = epochs is None or (isinstance(epochs, int) and not isinstance(epochs, bool) and epochs >= 0)
+        require(whole, f"epochs is {epochs!r}", "give a whole number of at least 0")
+        growth = grow(self.fitted, new, duplicates)
+        told = f"epochs is {epochs}, but {type(self).__name__} does not train on from what it learned"
+        require(epochs is None or self.goes_on, told, "leave epochs out")
+        made = self._apart()
+        made.updated = {name: n + self.updated.get(name, 0) for name, n in growth.counts.items()}
+        before, after = (each.updated.get("pairs", 0) for each in (self, made))
+        of_fit = len(growth.after) - after
+
+        def due(log: Log | None) -> int:
+            return epochs_due(log, before / of_fit, after / of_fit) if epochs is None else epochs
+
+        with self._watched("updating", callback):
+            made.take_in(growth, due)
+        told = ", ".join(f"{n:,} new {name}" for name, n in made.updated.items())
+        made.notes = [note for note in made.notes if not note.startswith(_UPDATED)] + [f"{_UPDATED}: {told}"]
+        return made
+
+    def _apart(self) -> Self:
+        """A copy that may learn: it shares tensors with this one until it does, and nothing that is kept for speed."""
+        made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Derived):
+                setattr(made, name, Derived(value.make))
+        return made
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an update can train on from what was learned."""
+        return False
+
+    @abstractmethod
+    def take_in(self, growth: Growth, due: Due) -> None:
+        """What `update` does. It must not write into tensors that were there before.
+
+        `due` says for how many epochs what has this log trains on.
+        """
+
+    @contextmanager
+    def _watched(self, doing: str, callback: Watcher | None) -> Iterator[None]:
+        """Inside, trainings are shown, and the callback is told of their epochs."""
+        function = callback is None or callable(callback)
+        require(function, f"callback is {callback!r}", "give a function of one argument")
+        with watching(callback), progress(f"{doing} {type(self).__name__}", None):
+            yield
+
+    @abstractmethod
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        """What `fit` does."""
 
     @abstractmethod
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
@@ -120,12 +220,20 @@ class Recommender(Configurable, ABC):
         """
         return None
 
+    def user_factors(self, users: Users) -> Tensor | None:
+        """[B, dim] the first tensor of `factors`, without the work that the second one may take."""
+        return None
+
     def low_rank(self, rank: int) -> Factors | None:
         """A function like `factors`, whose inner products approximate the scores, from an SVD cut to `rank`.
 
         None if there is none.
         """
         return None
+
+    @abstractmethod
+    def contributions(self, users: Users, items: Tensor) -> Contributions:
+        """What each item of each history adds to the scores of its user's own items (dense ids [B, k])."""
 
     @abstractmethod
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -178,7 +286,8 @@ class Recommender(Configurable, ABC):
             return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
         histories = []
         for name, items in who.items():
-            require(not isinstance(items, str), f"the history of {name!r} is {items!r}", "give a list of item ids")
+            is_list = isinstance(items, Iterable) and not isinstance(items, str)
+            require(is_list, f"the history of {name!r} is {items!r}", "give a list of item ids")
             dense = self.fitted.items.encode(list(items))
             require(
                 bool((dense >= 0).any()),
@@ -208,7 +317,12 @@ class Recommender(Configurable, ABC):
         factors = None if bool((users.size == 0).any()) else self.factors(users)
         return listed(self.score_block, factors, users, items)
 
-    def vectors(self, users: Who | None = None, *, rank: int | None = None) -> Vectors:
+    def at(self, lam: float) -> Self:
+        """A copy of a fitted `AUR` with another lam. Other recommenders have none, and refuse."""
+        told = f"this {type(self).__name__} has no uncertainty, and so no lam"
+        raise AleatorError(told, "leave lam out, or fit al.AUR")
+
+    def vectors(self, users: Who | None = None, *, lam: float | None = None, rank: int | None = None) -> Vectors:
         """Vectors of users and items whose inner products are the scores.
 
         Any nearest-neighbour index or vector database can serve them. Models whose scores are not inner products have
@@ -217,12 +331,34 @@ class Recommender(Configurable, ABC):
 
         Args:
             users: User ids, or {name: [item ids]} for newcomers. By default all users of the training data.
+            lam: The knob of an AUR: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`. It is
+                part of the users' vectors alone: the vectors of the items are the same for each lam.
             rank: Dimensions of the approximation, for models with an item-item matrix alone.
 
         Returns:
             Ids and vectors of these users and of all items, and a mask of the trained items.
         """
-        return vectors(self, users, rank)
+        return vectors(self if lam is None else self.at(lam), users, rank)
+
+    def user_vector(
+        self, history: Iterable[Any], *, lam: float | None = None, rank: int | None = None
+    ) -> NDArray[np.float32]:
+        """The vector of a newcomer, to ask an index of the items' vectors with. Nothing is trained again.
+
+        It is quick: the vectors of the items are neither made nor copied. (With `rank`, the first call computes the
+        decomposition of the item-item matrix, and later ones keep it.)
+
+        Args:
+            history: Item ids. Unknown ones are left out. As in `recommend`, at least one must be known.
+            lam: The knob of an AUR. By default `lam_used`.
+            rank: For models with an item-item matrix alone: the rank that the items' vectors were made with.
+
+        Returns:
+            The vector, [dim], as `vectors` gives it for the same history.
+        """
+        of = self if lam is None else self.at(lam)
+        (made,) = user_vectors(of, of.users({"newcomer": history}), rank)
+        return made.reshape(-1)
 
     def recommend(
         self,
@@ -232,7 +368,9 @@ class Recommender(Configurable, ABC):
         filter_seen: bool = True,
         allow: Items | None = None,
         deny: Items | None = None,
+        where: Where | None = None,
         untrained: bool = False,
+        explain: int | None = None,
         memory: int | None = None,
         **unknown: Any,
     ) -> Any:
@@ -244,7 +382,15 @@ class Recommender(Configurable, ABC):
             filter_seen: Leave out the items of a user's own history.
             allow: Item ids. Only these are candidates. {user: [item ids]} gives each user a list of their own.
             deny: Item ids. These are not candidates. In {user: [item ids]}, users may be left out.
+            where: Filters by attributes of the items, all of which must hold: {"genre": "Drama"} keeps the items with
+                this value, {"genre": ["Drama", "War"]} those with any of them, and {"year": (1990, 1999)} those in this
+                range of numbers. Both ends count, and None leaves one open. An item without a value is left out. There
+                are no functions among the filters, so that a shell and a saved batch can say the same. Whoever needs
+                one computes the items and gives them to `allow`.
             untrained: Keep items without a training interaction as candidates.
+            explain: Add the column expectation_from: lists of at most so many items of the user's history, those that
+                add most to the expectation (see `explain`). If there are titles, their titles stand in
+                expectation_from_titles.
             memory: Bytes that blocks of scores may take. By default it depends on the device.
             **unknown: Any other option is refused.
 
@@ -254,16 +400,43 @@ class Recommender(Configurable, ABC):
                 the data came in, and polars by default.
         """
         if "lam" in unknown:
-            raise AleatorError(
-                f"this {type(self).__name__} has no uncertainty, and so no lam", "leave lam out, or fit al.AUR"
-            )
+            self.at(unknown["lam"])
         for name in unknown:
-            raise unknown_name("option of recommend", name, ["filter_seen", "allow", "deny", "untrained", "memory"])
+            known = ["filter_seen", "allow", "deny", "where", "untrained", "explain", "memory"]
+            raise unknown_name("option of recommend", name, known)
         if isinstance(users, Iterator):
             users = list(users)
         return lists(
-            self, users, k, filter_seen=filter_seen, allow=allow, deny=deny, untrained=untrained, memory=memory
+            self,
+            users,
+            k,
+            filter_seen=filter_seen,
+            allow=allow,
+            deny=deny,
+            where=where,
+            untrained=untrained,
+            explain=explain,
+            memory=memory,
         )
+
+    def explain(self, users: Who, items: Sequence[Any], n: int | None = 3) -> Any:
+        """Which items of a user's history the score of an item comes from.
+
+        A score that is a sum over the history has terms. They and `rest` add up to the score. For other scores, a
+        contribution is the score of the whole history less the score without that item, both as a newcomer's, and
+        `exact` is false. The rest is then what such differences miss. A user without a history has no rows.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers.
+            items: Item ids. Each is explained for each user.
+            n: Items of the history to show for each pair, those that add most to the score. None shows all.
+
+        Returns:
+            A frame with the columns user_id, item_id, history_item, adds_to_expectation, adds_to_score, share (what the
+                item adds to the score, divided by the sum of the sizes of all that is added), rest (what no item of the
+                history accounts for), exact, and the titles title and history_title if the data has titles.
+        """
+        return explained(self, users, items, n)
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
         """Sort candidates from elsewhere by this recommender's own scores, for each user.
@@ -310,7 +483,7 @@ class Recommender(Configurable, ABC):
         """Columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
         return {}
 
-    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
+    def beside_item(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         """The columns that stand beside a recommended item, [B, k] each. `items` are dense ids [B, k], -1 for none."""
         popularity = torch.from_numpy(self.fitted.popularity).to(items.device)
         return {"popularity": popularity[items], "tail": self.tail_mask[items]}
@@ -325,6 +498,17 @@ class Recommender(Configurable, ABC):
 
     def _items(self, items: Sequence[Any]) -> Tensor:
         return dense_items(self, items)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what was learned: options, tensors, and the pairs and ids that it was fitted on.
+
+        Saving and loading keep it, on any device. An AUR has the same one at every lam, since lam changes no vector of an
+        item. Another fit has another one, unless it learned the same to the bit.
+        """
+        learned, tensors = self.pack()
+        about = {"kind": type(self).__name__, "options": self.options(), "learned": learned}
+        return checkpoint.fingerprint(about | {"data": self.fitted.fingerprint}, tensors)
 
     def save(self, folder: checkpoint.Path_) -> None:
         """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.
@@ -349,6 +533,7 @@ class Recommender(Configurable, ABC):
             "learned": learned,
             "data": about,
             "versions": versions,
+            "updated": self.updated,
         }
         checkpoint.write(folder, manifest, tensors | more)
 
@@ -377,6 +562,7 @@ class Recommender(Configurable, ABC):
             # Tensors in mapped memory may be unaligned, and their products then differ in the last bit: copy them.
             learned = {n: v.to(made.torch_device, copy=True) for n, v in tensors.items() if not n.startswith("data.")}
             made.unpack(manifest["learned"], learned)
+            made.updated = manifest.get("updated", {})  # older folders have none
         except torch.OutOfMemoryError:
             raise
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:

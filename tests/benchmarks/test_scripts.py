@@ -24,6 +24,7 @@ import memory  # noqa: E402
 from epochs import draw  # noqa: E402
 
 KEYS = {"benchmark", "rows", "machine", "versions", "command"}
+EXACT = {"faiss flat", "usearch exact", "LanceDB scanned", "Qdrant local"}
 WORLD = ("--users", "80", "--items", "60", "--dim", "4", "--repeats", "1")
 
 
@@ -79,6 +80,16 @@ def test_top_k_of_a_saved_model_against_brute_force_and_implicit(tmp_path: Path,
 def test_top_k_fits_a_model_where_none_is_given(tmp_path: Path) -> None:
     told = run("top_k", *WORLD, "--estimator-dim", 4, "--k", 10, folder=tmp_path)
     assert told["model"] == "fitted here"
+
+
+def test_indexes_stand_beside_the_exact_lists(tmp_path: Path) -> None:
+    for library in ("faiss", "usearch", "lancedb", "qdrant_client"):
+        pytest.importorskip(library, reason="needs the extra index")
+    told = run("index", *WORLD, "--estimator-dim", 4, "--k", 10, "--asked", 8, folder=tmp_path)
+    exact = [row["more"] for row in told["rows"] if row["job"].split(",")[0] in EXACT]
+    assert len(exact) == len(EXACT)
+    assert {row["same lists"] for row in exact} == {1.0}
+    assert all(row["more"]["recall at 0.5"] > 0 for row in told["rows"])
 
 
 def test_fit_stands_beside_implicit(tmp_path: Path) -> None:

@@ -57,6 +57,18 @@ def test_recommend_prints_what_python_returns(run: Run, model: Path) -> None:
     }
 
 
+def test_recommend_names_the_history_items_that_lists_come_from(run: Run, model: Path) -> None:
+    words = ("recommend", model, "--users", "u1", "--k", 3, "--explain", 2)
+    rows = json.loads(run(*words, "--json").out)
+    want = al.AUR.load(model).recommend(["u1"], k=3, explain=2)
+    for name in ("expectation_from", "uncertainty_from"):
+        assert [row[name] for row in rows] == want[name].to_list()
+    head, *lines = run(*words).out.splitlines()
+    assert head.endswith("expectation_from  uncertainty_from")
+    assert all(line.endswith(", ".join(row["uncertainty_from"])) for line, row in zip(lines, rows, strict=True))
+    assert "whole number of at least 1" in run("recommend", model, "--users", "u1", "--explain", 0).err
+
+
 def test_recommend_to_a_history(run: Run, model: Path) -> None:
     told = run("recommend", model, "--history", "i1,i2", "--k", "3")
     assert told.code == 0
@@ -114,3 +126,36 @@ def test_doctor(run: Run) -> None:
     about = json.loads(run("doctor", "--json").out)
     assert about["packages"]["torch"] is not None
     assert "python" in run("doctor").out
+
+
+def test_update_takes_new_pairs_into_a_model_folder(run: Run, model: Path, tmp_path: Path) -> None:
+    known = al.load_model(model)
+    seen = str(known.fitted.items.ids[known.fitted.item[0]])
+    rows = [f"{known.fitted.users.ids[known.fitted.user[0]]},{seen}", f"new,{seen}", "new,brand-new"]
+    (tmp_path / "new.csv").write_text("\n".join(["buyer,sku", *rows]) + "\n")
+    words = ("update", model, tmp_path / "new.csv", "--user", "buyer", "--item", "sku", "--quiet")
+    ran = run(*words, "--out", tmp_path / "m2", "--json")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    assert {name: told[name] for name in ("pairs", "users", "items", "known")} == {
+        "pairs": 2,
+        "users": 1,
+        "items": 1,
+        "known": 1,
+    }
+    assert al.load_model(model).updated == {}
+    new = al.load_model(tmp_path / "m2")
+    assert new.updated == told["since_the_fit"] == {"pairs": 2, "users": 1, "items": 1}
+    listed = run("recommend", tmp_path / "m2", "--users", "new", "--k", "3")
+    assert listed.code == 0
+    again = run(*words, "--out", tmp_path / "m2", "--epochs", "0")
+    assert again.code == 0
+    assert "2 new pairs, 1 new users, 1 new items taken in, 1 pairs were known" in again.out
+    assert "note: updated since the fit: 2 new pairs" in again.out
+
+
+def test_update_checks_its_place_first(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    ran = run("update", model, "nothing.csv", "--out", tmp_path / "file")
+    assert ran.code == 2
+    assert "not a model folder" in ran.err

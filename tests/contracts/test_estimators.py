@@ -97,6 +97,25 @@ def test_a_newcomer_of_the_same_history_has_the_same_ones(case: Case, histories:
 
 
 @every_estimator
+def test_terms_add_up_to_the_log_variances_or_are_what_leaving_an_item_out_makes(
+    case: Case, histories: Histories
+) -> None:
+    made, users = trained(case, histories), histories.batch(torch.tensor([3, 60]))
+    items = torch.tensor([[7, 49, 7], [0, 1, 2]])
+    whole, terms = made.log_variance(users).gather(1, items), made.terms(users, items)
+    assert terms.values.shape == (len(users.item), 3)
+    if terms.exact:
+        sums = torch.zeros(2, 3).index_add(0, users.row, terms.values)
+        torch.testing.assert_close(sums, whole, rtol=1e-4, atol=1e-5)
+        return
+    for n, (row, item) in enumerate(zip(users.row.tolist(), users.item.tolist(), strict=True)):
+        rest = users.item[(users.row == row) & (users.item != item)].numpy()
+        less = Histories.of_lists([rest], 50, torch.device("cpu")).batch(torch.arange(1), known=False)
+        differences = whole[row] - made.log_variance(less)[0, items[row]]
+        torch.testing.assert_close(terms.values[n], differences, rtol=1e-4, atol=1e-5)
+
+
+@every_estimator
 def test_tensors_hold_all_that_was_learned(case: Case, histories: Histories) -> None:
     made, other = trained(case, histories), build(case)
     other.set_tensors({name: value.clone() for name, value in made.tensors().items()})

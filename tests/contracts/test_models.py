@@ -92,6 +92,7 @@ def test_what_is_loaded_scores_as_what_was_saved(
         assert torch.equal(loaded.score([0, 5, 60]), model.score([0, 5, 60]))
         assert torch.equal(loaded.score({"x": [1, 2]}), model.score({"x": [1, 2]}))
         assert loaded.recommend([3], k=5).equals(model.recommend([3], k=5))
+        assert loaded.fingerprint == model.fingerprint
         assert {**loaded.options(), "device": ""} == {**model.options(), "device": ""}
 
 
@@ -247,3 +248,38 @@ def test_other_numbers_for_the_items_change_nothing_else(case: tuple[str, dict[s
     place = np.random.default_rng(0).permutation(41)
     model, moved = (build(case).fit(Interactions.of(world.user, item)) for item in (world.item, place[world.item]))
     torch.testing.assert_close(moved.score([0, 1])[:, place], model.score([0, 1]), rtol=0, atol=1e-4)
+
+
+@every_model
+def test_contributions_add_up_to_the_score_or_are_what_leaving_an_item_out_makes(
+    case: tuple[str, dict[str, Any]], world: Interactions
+) -> None:
+    """With the same rest for each user where they are terms of a sum: a constant of the item."""
+    model = build(case).fit(world)
+    if not model.personalises:
+        with pytest.raises(al.AleatorError, match="do not follow from the items of a history"):
+            model.explain([0], [1])
+        return
+    new = {"a": [1, 2, 5, 9], "b": [30]}
+    found = model.explain(new, [3, 40], n=None)
+    assert list(zip(found["user_id"], found["item_id"], strict=True)) == [("a", 3)] * 4 + [("a", 40)] * 4 + [
+        ("b", 3),
+        ("b", 40),
+    ]
+    scores = model.score(new, [3, 40])
+    for row, (name, history) in enumerate(new.items()):
+        for column, item in enumerate((3, 40)):
+            rows = found.filter((found["user_id"] == name) & (found["item_id"] == item))
+            assert sorted(rows["history_item"]) == history
+            added = rows["adds_to_score"].to_numpy()
+            assert (np.diff(added) <= 0).all()
+            assert added.sum() + rows["rest"][0] == pytest.approx(float(scores[row, column]), abs=1e-5)
+            assert rows["share"].abs().sum() == pytest.approx(1, abs=1e-5) or not added.any()
+            if rows["exact"][0]:
+                others = found.filter((found["user_id"] != name) & (found["item_id"] == item))
+                assert rows["rest"][0] == pytest.approx(others["rest"][0], abs=1e-5)
+                continue
+            for left_out, value in zip(rows["history_item"], added, strict=True):
+                if rest := [each for each in history if each != left_out]:
+                    difference = float(scores[row, column] - model.score({"less": rest}, [item])[0, 0])
+                    assert value == pytest.approx(difference, abs=1e-4)

@@ -210,7 +210,7 @@ def test_negative_quantities_are_dropped_by_min_rating(tmp_path: Path) -> None:
         ({"encoding": "latin-one"}, "unknown encoding 'latin-one'; give one such as"),
         ({"decimal": ";"}, "decimal is ';'; give '.' or ','"),
         ({"dates": "dd.mm.yyyy"}, "dates is 'dd.mm.yyyy'; give a format such as"),
-        ({"sep": ""}, "sep is empty"),
+        ({"sep": ""}, "sep is ''"),
         ({"seperator": ";"}, "unknown option of read 'seperator'"),
     ],
 )

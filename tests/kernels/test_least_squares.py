@@ -11,7 +11,7 @@ import torch
 
 from aleator.batches import Histories
 from aleator.device import BUDGETS
-from aleator.kernels.least_squares import approach, least_squares, leave_one_out
+from aleator.kernels.least_squares import approach, history_terms, least_squares, leave_one_out
 
 from .weights import CPU, Matrix, weights
 
@@ -119,3 +119,21 @@ def test_a_gpu_solves_them_at_any_size(dim: int) -> None:
     exact = least_squares(factors, Histories(taken, CPU), 0.1, each(40, 0.05))
     found = least_squares(factors.float().to(gpu), Histories(taken, gpu), 0.1, each(40, 0.05).float().to(gpu))
     assert float((found.double().cpu() - exact).norm() / exact.norm()) < 1e-4
+
+
+@pytest.mark.parametrize(("mu", "l2"), [(0.1, 0.005), (1.0, 0.1), (0.5, 0.0)])
+def test_the_terms_of_a_score_are_those_of_the_normal_equations_and_add_up_to_it(mu: float, l2: float) -> None:
+    weight, penalty = weights(9, 14).astype(np.float64), each(9, l2)
+    y = np.random.default_rng(1).normal(size=(14, 5))
+    rows = Histories(sp.csr_matrix(weight), CPU)
+    items = torch.from_numpy(np.random.default_rng(2).integers(0, 14, (9, 3)))
+    found = history_terms(torch.from_numpy(y), rows, mu, penalty, items).numpy()
+    users = rows.batch(torch.arange(9))
+    for n, (user, j) in enumerate(zip(users.row.tolist(), users.item.tolist(), strict=True)):
+        w = np.where(weight[user] > 0, weight[user], mu)
+        inverse = np.linalg.inv((y * w[:, None]).T @ y + float(penalty[user]) * np.eye(5))
+        np.testing.assert_allclose(found[n], weight[user, j] * y[j] @ inverse @ y[items[user]].T, rtol=1e-7, atol=1e-10)
+    sums = np.zeros((9, 3))
+    np.add.at(sums, users.row.numpy(), found)
+    x = solved(y, weight, mu, penalty)
+    np.testing.assert_allclose(sums, (x[:, None] * y[items.numpy()]).sum(2), rtol=1e-7, atol=1e-10)

@@ -11,7 +11,7 @@ import torch
 
 from aleator.batches import Histories
 from aleator.device import BUDGETS
-from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
+from aleator.kernels.ragged import add_by_item, history_products, history_sum, pair_products, row_dots
 
 from .weights import CPU, weights
 
@@ -63,3 +63,13 @@ def test_autograd_knows_the_sums_over_histories_and_the_products_of_pairs() -> N
     weight = torch.rand(len(users.item), generator=draw, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda t: history_sum(t, users, weight), table)
     assert torch.autograd.gradcheck(lambda a, b: pair_products(a, b, users), (p, table))
+
+
+def test_products_with_the_own_items_of_a_user_are_entries_of_the_product_of_the_tables() -> None:
+    users = Histories(sp.csr_matrix(weights(9, 14)), CPU).batch(torch.arange(9))
+    draw = torch.Generator().manual_seed(0)
+    z, q = (torch.randn(14, 3, generator=draw, dtype=torch.float64) for _ in range(2))
+    items = torch.randint(14, (9, 4), generator=draw)
+    wanted = (z @ q.T)[users.item[:, None], items[users.row]]
+    torch.testing.assert_close(history_products(z, q, users, items), wanted)
+    assert history_products(z, q, users.part(0, 0), items[:0]).shape == (0, 4)

@@ -102,3 +102,14 @@ def test_few_entries_are_saved_alone_and_give_the_same_table(table: Tensor) -> N
     assert torch.equal(Sparse(**saved).dense().table, few)
     full = table + 1
     assert torch.equal(Dense(full).tensors()["table"], full)
+
+
+def test_entries_are_those_of_the_table(table: Tensor) -> None:
+    rows, columns = torch.tensor([8, 0, 4, 0]), torch.tensor([[1, 1, 8], [0, 4, 3], [2, 2, 2], [7, 6, 5]])
+    everywhere = torch.arange(9), torch.arange(9).expand(9, 9)
+    for store in stores(table):
+        assert torch.equal(store.entries(rows, columns), table[rows[:, None], columns])
+        assert torch.equal(store.entries(*everywhere), table)
+        assert store.entries(rows[:0], columns[:0]).shape == (0, 3)
+    empty = Sparse.of(sp.csr_matrix((3, 3), dtype=np.float32), CPU)
+    assert torch.equal(empty.entries(torch.arange(3), torch.zeros(3, 2, dtype=torch.long)), torch.zeros(3, 2))

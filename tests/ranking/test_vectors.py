@@ -80,6 +80,56 @@ def test_products_of_vectors_are_scores_and_rank_as_recommend_does(
     assert_vectors(model, NEWCOMERS)
 
 
+@pytest.mark.parametrize("case", WITH_VECTORS, ids=label)
+@pytest.mark.parametrize("under_aur", [False, True], ids=["bare", "AUR"])
+def test_the_vector_of_a_newcomer_takes_no_vectors_of_items(
+    case: tuple[str, dict[str, Any]], under_aur: bool, world: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Recommender = MODELS[case[0]](**case[1])
+    if under_aur:
+        model = aur_on(model)
+    model.fit(world)
+    wanted = {name: model.vectors({name: history}).user_vectors[0] for name, history in NEWCOMERS.items()}
+    monkeypatch.setattr(type(model), "factors", lambda *_: pytest.fail("the vectors of the items were made"))
+    for name, history in NEWCOMERS.items():
+        made = model.user_vector(history)
+        assert made.dtype == np.float32
+        np.testing.assert_allclose(made, wanted[name], rtol=1e-6, atol=1e-7)
+    assert np.array_equal(model.user_vector(np.array([8, 1, 21, 8])), model.user_vector(i for i in (1, 8, 21)))
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.3, 1.0])
+def test_lam_turns_the_vectors_of_users_alone(lam: float, world: Interactions) -> None:
+    """And they are linear in it, so that a client may turn the knob by itself."""
+    aur = aur_on(al.MF(dim=3)).fit(world)
+    at, safe, bold = (aur.vectors([3, 7, EMPTY], lam=value) for value in (lam, 1.0, 0.0))
+    assert np.array_equal(at.item_vectors, safe.item_vectors)
+    mixed = lam * safe.user_vectors + (1 - lam) * bold.user_vectors
+    np.testing.assert_allclose(at.user_vectors, mixed, rtol=1e-5, atol=1e-6)
+    turned, own = aur.user_vector([4, 9], lam=lam), aur.at(lam).user_vector([4, 9])
+    assert np.array_equal(turned, own)
+    np.testing.assert_allclose(turned @ at.item_vectors.T, aur.at(lam).score({"new": [4, 9]})[0], rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_histories_and_knobs_are_refused(world: Interactions) -> None:
+    model = al.MF(dim=3).fit(world)
+    for history in ([], [999], ["4"]):
+        with pytest.raises(al.AleatorError, match=f"none of the {len(history)} items in the history of 'newcomer'"):
+            model.user_vector(history)
+    for wrong in ("4", 4, None):
+        with pytest.raises(al.AleatorError, match="give a list of item ids"):
+            model.user_vector(wrong)  # type: ignore[arg-type]
+    for call in (lambda: model.user_vector([4], lam=0.5), lambda: model.vectors([4], lam=0.5)):
+        with pytest.raises(al.AleatorError, match="this MF has no uncertainty, and so no lam; leave lam out"):
+            call()
+    with pytest.raises(al.AleatorError, match="lam is 2"):
+        aur_on(model).fit(world).user_vector([4], lam=2)
+    with pytest.raises(al.AleatorError, match="not inner products of vectors; use recommend, or give rank="):
+        ease().fit(world).user_vector([4])
+    with pytest.raises(al.AleatorError, match="is not fitted"):
+        al.MF().user_vector([4])
+
+
 @pytest.mark.parametrize("name", ["mf", "macr", "multvae", "ue", "popularity"])
 def test_a_line_onto_the_scale_of_the_label_costs_one_coordinate(name: str, world: Interactions) -> None:
     (options, *_) = SMALL.get(name, [{}])
@@ -153,6 +203,13 @@ def test_nor_do_curves_tables_and_functions(world: Interactions) -> None:
                 model.vectors(rank=rank)
 
 
+def aur_on(model: Any) -> al.AUR:
+    """An AUR whose knobs are all open, but given."""
+    small = al.FactorEstimator(dim=4, max_epochs=2)
+    given: dict[str, Any] = {"lam": 0.5, "discount": 0.3, "prior": 1.0}
+    return al.AUR(model, estimator=small, residuals="in-sample", unobserved="constant", **given)
+
+
 def ease() -> al.Model:
     return al.EASE(l2=5.0)
 
@@ -185,6 +242,19 @@ def test_an_item_item_matrix_has_vectors_of_a_rank(make: Callable[[], al.Model],
         recalls.append(made.recall or 0.0)
     assert errors == sorted(errors, reverse=True)
     assert 0 < recalls[0] < recalls[2] <= 1
+
+
+def test_a_newcomer_of_a_rank_costs_one_decomposition(world: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
+    for model in (ease().fit(world), aur_on(al.ItemKNN()).fit(world)):
+        wanted = model.vectors({"new": [4, 9]}, rank=5).user_vectors[0]
+        other = model.vectors({"new": [4, 9]}, rank=6).user_vectors[0]
+        assert np.array_equal(model.user_vector([4, 9], rank=6), other)
+        assert np.array_equal(model.user_vector([4, 9], rank=5), wanted)
+        with monkeypatch.context() as patch:
+            patch.setattr("aleator.models.item_item.low_rank", lambda *_: pytest.fail("it was decomposed again"))
+            assert np.array_equal(model.user_vector([4, 9], rank=5), wanted)
+        model.fit(world.take(world.user != 5))
+        assert not np.array_equal(model.user_vector([4, 9], rank=5), wanted)
 
 
 def test_the_recall_is_the_share_of_the_exact_lists(world: Interactions) -> None:

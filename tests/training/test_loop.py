@@ -11,8 +11,9 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.errors import AleatorError
-from aleator.training.loop import Loop, watching
+from aleator.training.loop import Loop
 from aleator.training.stop import Stop
+from aleator.training.watch import Epoch, watching
 
 CPU = torch.device("cpu")
 ROWS = [[0], [1, 2], [], [3], [0, 3]]  # the third user has no history
@@ -158,18 +159,16 @@ def test_weight_decay_pulls_towards_zero() -> None:
     assert decayed.detach().norm() < free.detach().norm()
 
 
-def test_a_watcher_is_told_of_each_check_and_may_end_the_training() -> None:
+def test_each_epoch_is_told_of_and_a_watcher_may_end_the_training() -> None:
     weight, told = torch.zeros(2, requires_grad=True), []
 
-    def watcher(label: str, epoch: int, metric: float) -> None:
-        told.append((label, epoch, metric))
-        if epoch == 4:
+    def watcher(epoch: Epoch) -> None:
+        told.append((epoch.label, epoch.epoch, epoch.metric))
+        if epoch.epoch == 4:
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"), watching(watcher):
         loop(check_every=2, label="mine").minimise(
             to_target(weight), [weight], histories(), Stop(values(0.1, 0.2, 0.3))
         )
-    assert told == [("mine", 2, 0.1), ("mine", 4, 0.2)]
-    loop(max_epochs=2).minimise(to_target(weight), [weight], histories(), Stop(values(0.1, 0.2)))
-    assert len(told) == 2  # nobody watches any more
+    assert told == [("mine", 1, None), ("mine", 2, 0.1), ("mine", 3, None), ("mine", 4, 0.2)]

@@ -30,6 +30,7 @@ from aleator.aur.prior import choose_prior, scarcity, share_of_users
 from aleator.aur.race import Result, decide, open_discounts, settings
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Histories, Users
+from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL, Tail
@@ -39,13 +40,16 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Ranges
+from aleator.progress import progress
 from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertainty
+from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
-from aleator.ranking.vectors import Factors, Vectors
-from aleator.recommender import Recommender, Who, as_split
+from aleator.ranking.vectors import Factors
+from aleator.recommender import Due, Recommender, Who
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
+from aleator.training.watch import Watcher, ended_by, phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
 
@@ -210,7 +214,9 @@ class AUR(Recommender):
 
     # Fitting
 
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
+    def fit(
+        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+    ) -> Self:
         """Fit the model, then the estimator, and choose lam.
 
         All choices are made on the validation part: numbers of epochs, what a race decides, and lam. The share `valid` of
@@ -219,12 +225,17 @@ class AUR(Recommender):
 
         Args:
             data: A split, or interactions without a split.
+            callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
+                fit.
             cache: Keeps what models learned, for several fits on the same pairs. Joint training does not use it.
 
         Returns:
             The fitted AUR itself. `lam_used` is its lam, `choice` says why, and `race` holds what was compared.
         """
-        split, recipe = as_split(data), self.conventions
+        return super().fit(data, callback=callback, cache=cache)
+
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        recipe = self.conventions
         notes = self._check_frozen(split)
         if self.joint is not None:
             cache = None  # it writes over tensors, and needs parameters that a cache does not hold
@@ -239,15 +250,16 @@ class AUR(Recommender):
         won = self._compete(fitted, few, cache)
         if self.joint is not None:
             self.log = self._learn_jointly(won, Stop(lambda: self._progress_of_both(won, few)))
-        self._choose_knobs(won, few, many)
+        with progress("choosing lam", None):
+            self._choose_knobs(won, few, many)
         if not recipe.paper_options:
             self.label_scale = fit_label_scale(won.raw, self.histories, many.held, self.seed)
             self.chance = fit_confidence(self.score_block, many)
         if recipe.refits and self.refit:
-            self._refit(won, split.everything, cache)
+            with phase("refit"):
+                self._refit(won, split.everything, cache)
         self.spreads = won.spreads
         self.notes = self.model.notes + notes + self.left_out + ([] if self.spreads is None else self.spreads.notes())
-        return self
 
     def _compete(self, fitted: Interactions, held_out: HeldOut, cache: ModelCache | None) -> Blended:
         """Fit the entrants, let them race if there are several settings, and train the estimator of the winner.
@@ -260,7 +272,7 @@ class AUR(Recommender):
             try:
                 model.fit_cached(cache, fitted, held_out)
             except AleatorError as error:
-                if len(self.left_out) + 1 == len(self.entrants):
+                if len(self.left_out) + 1 == len(self.entrants) or ended_by(error):
                     raise
                 self.left_out.append(f"{type(model).__name__} was left out: {error.problem}")
             else:
@@ -319,6 +331,22 @@ class AUR(Recommender):
         if self.log is not None and self.log.best_epoch:
             self._learn_jointly(won, Stop(epochs=self.log.best_epoch))
 
+    @property
+    def goes_on(self) -> bool:
+        return True
+
+    def take_in(self, growth: Growth, due: Due) -> None:
+        require(self.joint is None, "an AUR that was trained jointly cannot be updated", "fit it again on all pairs")
+        before, log = self.histories, self.estimator.log
+        self.model, self.estimator = self.model._apart(), copy.copy(self.estimator)
+        self.model.take_in(growth, due)
+        self.data = growth.after
+        self.tail_items = torch.from_numpy(self.tail_rule.mask(self.data.popularity))
+        self.estimator.expand(before, self.model.histories)
+        won = self.blended
+        won.go_on(Stop(epochs=due(log)))
+        self.estimator.log, self.spreads = log, won.spreads
+
     def _progress_of_both(self, won: Blended, held_out: HeldOut) -> float:
         """What early stopping of joint training watches: the best Recall@20 of a few blends."""
         with torch.no_grad():
@@ -374,6 +402,12 @@ class AUR(Recommender):
         """[B, dim] and [n_items, dim], whose inner products are the scores. lam is on the side of the users alone."""
         return self._both(self.model.factors(users), users)
 
+    def user_factors(self, users: Users) -> Tensor | None:
+        x, of_estimator = self.model.user_factors(users), self.estimator.factors(users)
+        if x is None or of_estimator is None or self.spreads is None:
+            return None
+        return self._by_user(x, of_estimator[0], users, self.spreads)
+
     def low_rank(self, rank: int) -> Factors | None:
         found = self.model.low_rank(rank)
         return None if found is None or self.spreads is None else lambda users: self._both(found(users), users)
@@ -384,25 +418,28 @@ class AUR(Recommender):
         if of_model is None or of_estimator is None or self.spreads is None:
             return None
         (x, y), (p, q) = of_model, of_estimator
-        weight = scarcity(users) * (self.prior_used * self.spreads.shares[0])
-        by_user = torch.cat([self.lam_used * x, (1 - self.lam_used) * p, weight], 1)
-        return by_user, self._items_of_both(y, q, *self.spreads.shares, self.histories, self.discount_used)
+        by_item = self._items_of_both(y, q, *self.spreads.shares, self.histories, self.discount_used)
+        return self._by_user(x, p, users, self.spreads), by_item
 
-    def vectors(self, users: Who | None = None, *, lam: float | None = None, rank: int | None = None) -> Vectors:
-        """Vectors of users and items whose inner products are the scores, for a nearest-neighbour index.
+    def _by_user(self, x: Tensor, p: Tensor, users: Users, spreads: Spreads) -> Tensor:
+        """[B, dim] the users' side of the blend, which lam is part of, and the weight of the prior."""
+        weight = scarcity(users) * (self.prior_used * spreads.shares[0])
+        return torch.cat([self.lam_used * x, (1 - self.lam_used) * p, weight], 1)
 
-        lam is part of the users' vectors alone: the vectors of the items are the same for each lam.
-
-        Args:
-            users: User ids, or {name: [item ids]} for newcomers. By default all users.
-            lam: The knob of these vectors: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
-            rank: For models that score by an item-item matrix: the dimensions of a truncated SVD of it. The vectors are
-                then approximate, and `recall` says how many of the first 20 items they keep.
-
-        Returns:
-            Ids and vectors of users and items, and a mask of the items that have a training interaction.
-        """
-        return super().vectors(users, rank=rank) if lam is None else self.at(lam).vectors(users, rank=rank)
+    def contributions(self, users: Users, items: Tensor) -> Contributions:
+        of_r, of_s = self.model.terms(users, items), self.estimator.terms(users, items)
+        r = torch.zeros_like(of_s.values) if of_r is None else of_r.values
+        parts = {"expectation": torch.full_like(r, torch.nan) if of_r is None else r, "uncertainty": of_s.values}
+        if self.blend == "linear":
+            added = blend(*self.blended.scaled(r, of_s.values), self.lam_used)
+        else:  # the difference that taking the terms away makes
+            s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)[users.row]
+            whole, less = (self.blended.scaled(r, each)[1] for each in (s, s - of_s.values))
+            added = blend(r, whole - less, self.lam_used)
+        discount = discounts(self.histories.popularity[items], self.discount_used)[users.row]
+        # joint training moves factors of users away from those that follow from a history
+        exact = self.blend == "linear" and self.joint is None and of_s.exact and (of_r is None or of_r.exact)
+        return Contributions(parts, added * discount, exact)
 
     def expectation(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
         """The expectation r of users against items: what the model alone predicts.
@@ -440,7 +477,10 @@ class AUR(Recommender):
             lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
             **options: `filter_seen=False` keeps the items of a user's own history. `allow` is a list of item ids: only
                 these are candidates. `deny` is a list of item ids to leave out. Both may be
-                {user: [item ids]}. `untrained=True` keeps items without a training interaction.
+                {user: [item ids]}. `where` filters by attributes of the items, such as {"genre": "Drama"} or
+                {"year": (1990, 1999)}. `untrained=True` keeps items without a training interaction.
+                `explain=3` adds the columns expectation_from and uncertainty_from: lists of the at most 3 items of the
+                user's history that add most to each. If there are titles, they stand in columns that end in _titles.
                 `memory` is the number of bytes that blocks of scores may take.
 
         Returns:
@@ -453,6 +493,31 @@ class AUR(Recommender):
         if lam is None:
             return super().recommend(users, k, **options)
         return self.at(lam).recommend(users, k, **options)
+
+    def explain(self, users: Who, items: Sequence[Any], n: int | None = 3, *, lam: float | None = None) -> Any:
+        """Which items of a user's history the score of an item comes from: its expectation, and its uncertainty.
+
+        An item that adds to the uncertainty raises the score as one that adds to the expectation does: it says that the
+        zero of the pair is probably wrong.
+
+        A score that is a sum over the history has terms. They and `rest` add up to the score. The rest is what no item
+        of the history accounts for, such as the prior of popularity. For other scores, a contribution is the difference
+        that leaving the item out of the history makes, and `exact` is false.
+
+        Args:
+            users: User ids, or {name: [item ids]} for newcomers.
+            items: Item ids. Each is explained for each user.
+            n: Items of the history to show for each pair, those that add most to the score. None shows all.
+            lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
+
+        Returns:
+            A frame with the columns user_id, item_id, history_item, adds_to_expectation (on the scale of the label),
+                adds_to_uncertainty (in units of the log-variance, which the uncertainty rises with), adds_to_score
+                (both, in units of the score), share (adds_to_score divided by the sum of the sizes of all that is added
+                to this score), rest, exact, and the titles title and history_title if the data has titles. A model
+                whose expectation does not follow from a history has NaN in adds_to_expectation.
+        """
+        return super().explain(users, items, n) if lam is None else self.at(lam).explain(users, items, n)
 
     def rerank(self, candidates: Any, k: int | None = None, *, lam: float | None = None, **options: Any) -> Any:
         """Sort candidates from elsewhere by the scores of this AUR, for each user.
@@ -500,10 +565,10 @@ class AUR(Recommender):
             self.set_lam(value)
         return value if option in ("lam", "model", "estimator") else super().change(option, value)
 
-    def explain(self, users: Users, items: Tensor) -> dict[str, Tensor]:
+    def beside_item(self, users: Users, items: Tensor) -> dict[str, Tensor]:
         s = listed(self.estimator.log_variance, self.estimator.factors(users), users, items)
         parts = {"expectation": self.model.score_listed(users, items), "uncertainty": self._sigma(s)}
-        return parts | super().explain(users, items)
+        return parts | super().beside_item(users, items)
 
     def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
         if self.chance is None or not whole:
@@ -523,6 +588,16 @@ class AUR(Recommender):
             "estimator": self.estimator.to_manifest(),
             "model": self.model.to_manifest(),
         }
+
+    def params(self) -> dict[str, Any]:
+        found = super().params()
+        return found | ({"model": None, "contenders": self.contenders} if self.contenders else {})
+
+    def __sklearn_clone__(self) -> Self:
+        made = copy.copy(self)
+        if not self.contenders:  # the model may have been given without a name
+            made.given = {"model": self.model, **self.given}
+        return super(AUR, made).__sklearn_clone__()
 
     def __repr__(self) -> str:
         named = [] if self.contenders else [repr(self.model)]

@@ -16,7 +16,7 @@ from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.models.base import Model
 from aleator.ranking.blend import Blending, Spreads, spreads, uncertainty
 from aleator.training.stop import Stop
-from aleator.uncertainty.base import Estimator
+from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
 _USERS, _AT_A_TIME = 1024, 128  # users that spreads are measured on, in all and at a time
@@ -52,12 +52,22 @@ class Blended:
     spreads: Spreads | None = None  # of the linear blend
     discounts: Sequence[float] = (0.0,)  # of popularity, to be judged by
 
+    def __str__(self) -> str:
+        return f"{type(self.model).__name__}, {self.setting}"
+
     def learn(self, stop: Stop) -> None:
-        """Train the estimator. The constant of a setting is sqrt(beta): s is then 0 where nothing speaks for a pair."""
-        setting, constant = self.setting, self.objective.beta**0.5
-        expected = expectations(self.model, setting.residuals, setting.unobserved, constant)
-        self.estimator.learn(self.model.histories, expected, self.objective, stop)
+        """Train the estimator."""
+        self.estimator.learn(self.model.histories, self._expected(), self.objective, stop)
         self.measure_spreads()
+
+    def go_on(self, stop: Stop) -> None:
+        """Train the estimator on from what it learned."""
+        self.estimator.go_on(self.model.histories, self._expected(), self.objective, stop)
+        self.measure_spreads()
+
+    def _expected(self) -> Expectation:
+        """What the estimator is trained on. The constant is sqrt(beta): s is then 0 where nothing speaks for a pair."""
+        return expectations(self.model, self.setting.residuals, self.setting.unobserved, self.objective.beta**0.5)
 
     @torch.no_grad()
     def measure_spreads(self) -> None:
@@ -84,7 +94,10 @@ class Blended:
 
     def parts(self, users: Users, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The two parts of the blend, [B, n_items] or [B, len(items)] each: its value is lam * a + (1 - lam) * b."""
-        r, s = self.raw(users, items)
+        return self.scaled(*self.raw(users, items))
+
+    def scaled(self, r: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        """The two parts of the blend, from the expectations r and the log-variances s."""
         if self.blending == "sigma":
             return r, uncertainty(s, self.objective.k)
         assert self.spreads is not None, "the estimator is trained"

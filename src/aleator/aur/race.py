@@ -23,6 +23,7 @@ from aleator.batches import Users
 from aleator.evaluation.held_out import HeldOut, Measured
 from aleator.ranking.blend import discounts
 from aleator.training.stop import Stop
+from aleator.training.watch import phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.factor import RANDOM_INIT, FactorEstimator
 
@@ -56,8 +57,8 @@ def settings(
 
     First the model's expectation on the observed pairs alone, which costs no products with the model. Then no model at
     all. Last the paper's, where all pairs take the model's: it follows the model, and so it is the least stable. From a
-    random start, an estimator on the expectations of the model takes a hundred epochs, and did not win on any data that
-    we have. So a random start is only tried with constants.
+    random start, an estimator on the expectations of the model takes many epochs. So a random start is only tried with a
+    constant on the unobserved pairs.
     """
     pairs: list[tuple[Residuals, Unobserved]] = [
         pair
@@ -92,16 +93,20 @@ def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple
     left, results, epochs = list(field), list[Result](), _FIRST
     while len(left) > 1:
         measured = []
-        for entry in left:
-            entry.learn(Stop(epochs=epochs))
-            measured.append(entry.measure(held_out))
-            entry.estimator.forget()  # many entries may not fit in memory together
+        with phase(f"race over {epochs} epochs", len(left)) as shown:
+            for entry in left:
+                with phase(str(entry)):
+                    entry.learn(Stop(epochs=epochs))
+                    measured.append(entry.measure(held_out))
+                entry.estimator.forget()  # many entries may not fit in memory together
+                shown.advance(1)
         order = ranking(measured, select)
         going_on = math.ceil(len(left) / _KEPT)
         results = [_result(left[i], measured[i], select, epochs) for i in order[going_on:]] + results
         left, epochs = [left[i] for i in sorted(order[:going_on])], 2 * epochs
     (winner,) = left
-    winner.learn(Stop(winner.progress(held_out)))
+    with phase(str(winner)):
+        winner.learn(Stop(winner.progress(held_out)))
     if results:
         log = winner.estimator.log
         results.insert(0, _result(winner, winner.measure(held_out), select, log.best_epoch if log else 0))

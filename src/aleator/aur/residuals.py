@@ -29,6 +29,7 @@ from aleator.errors import require
 from aleator.models.base import Model
 from aleator.ranking.top import blocks
 from aleator.training.loop import epochs_of
+from aleator.training.watch import phase
 from aleator.uncertainty.base import Expectation
 
 Residuals = Literal["in-sample", "loo", "cross-fit", "constant"]
@@ -121,7 +122,7 @@ def _cross_fitted(model: Model) -> NDArray[np.float32]:
     values = np.zeros(len(fold), np.float32)
     for left_out in range(_FOLDS):
         other = copy.copy(model)
-        with torch.enable_grad():
+        with torch.enable_grad(), phase(f"cross-fit {left_out + 1} of {_FOLDS}"):
             other.fit_pairs(data.take(fold[row] != left_out), epochs=epochs_of(model.log))
         mask = fold == left_out
         held = sp.csr_matrix((np.ones(mask.sum()), (user[mask], matrix.indices[mask])), matrix.shape)

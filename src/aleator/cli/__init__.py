@@ -8,7 +8,7 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
-from aleator.cli import bench, data, demo, doctor, graft, reproduce, tune, verbs
+from aleator.cli import bench, data, demo, doctor, export, graft, reproduce, tune, verbs
 from aleator.errors import AleatorError
 from aleator.version import __version__
 
@@ -41,9 +41,11 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 app.command()(verbs.fit)
+app.command()(verbs.update)
 app.command()(verbs.evaluate)
 app.command()(verbs.recommend)
 app.command()(graft.graft)
+app.command()(export.export)
 app.command()(tune.tune)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.report)

@@ -27,6 +27,10 @@ PACKAGES = (
     "optuna",
     "pandas",
     "pyarrow",
+    "faiss-cpu",
+    "usearch",
+    "lancedb",
+    "qdrant-client",
 )
 
 
@@ -38,7 +42,7 @@ def doctor(data_root: DATA_ROOT = None, json: JSON = False) -> None:
         return
     print(f"python {about['python']} on {about['platform']}, {about['cores']} cores, device {about['device']}")
     for name, version in about["packages"].items():
-        print(f"  {name:<12} {version or 'not installed'}")
+        print(f"  {name:<13} {version or 'not installed'}")
     print("datasets at hand: " + (", ".join(about["datasets"]) or "none; give --data-root or set ALEATOR_DATA"))
     for advice in about["advice"]:
         print(f"advice: {advice}")

@@ -46,6 +46,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a table with a header. Each column is as wide as its longest cell."""
 
     def text(value: Any) -> str:
+        if isinstance(value, list):
+            return ", ".join(map(text, value))
         return f"{value:.4f}" if isinstance(value, float) else str(value)
 
     lines = [list(columns), *([text(value) for value in row] for row in rows)]

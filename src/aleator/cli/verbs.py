@@ -1,7 +1,8 @@
-"""aleator fit, evaluate and recommend."""
+"""aleator fit, update, evaluate and recommend."""
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,10 @@ import typer
 from aleator.aur import AUR
 from aleator.aur.build import build, parse_settings
 from aleator.aur.loading import load_model
+from aleator.batch.listed import listed
+from aleator.batch.run import recommend_batch
 from aleator.checkpoint import check_target
+from aleator.cli.batch import FORMAT, PER_PART, UNKNOWN, USER, show_batch
 from aleator.cli.options import (
     CONFIG,
     DATA_ROOT,
@@ -28,7 +32,9 @@ from aleator.cli.options import (
     show_table,
 )
 from aleator.cli.reading import reads
-from aleator.data.opening import open_dataset, open_split
+from aleator.data.attributes import parse_where
+from aleator.data.interactions import Duplicates
+from aleator.data.opening import open_dataset, open_file, open_split
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary
@@ -173,30 +179,129 @@ def _with_uncertainty(recommender: Recommender) -> AUR:
     return recommender
 
 
+@reads
+def update(
+    folder: MODEL_FOLDER,
+    new: Annotated[str, typer.Argument(help="A file of new interactions.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the updated model in. It may be the same one.")],
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Epochs to train on for. By default those of the fit times the share of new pairs."),
+    ] = None,
+    duplicates: Annotated[
+        Duplicates, typer.Option(help="Pairs that are known already: first leaves them, sum adds up their weights.")
+    ] = "first",
+    device: DEVICE = "auto",
+    quiet: QUIET = False,
+    json: JSON = False,
+    *,
+    reading: dict[str, Any],
+) -> None:
+    """Take new interactions, users and items into a saved model, without a full fit."""
+    check_target(out)
+    model = load_model(folder, device)
+    data = open_file(new, **reading)
+    start = time.perf_counter()
+    updated = model.update(data, epochs=epochs, duplicates=duplicates)
+    updated.save(out)
+    before, after = model.fitted, updated.fitted
+    told: dict[str, Any] = {
+        "out": str(out),
+        "pairs": len(after) - len(before),
+        "users": after.n_users - before.n_users,
+        "items": after.n_items - before.n_items,
+        "known": len(data) - (len(after) - len(before)),
+        "since_the_fit": updated.updated,
+        "seconds": round(time.perf_counter() - start, 2),
+        "notes": [*data.notes, *updated.notes],
+    }
+    if json:
+        show_json(told)
+        return
+    for note in told["notes"]:
+        print(f"note: {note}")
+    new_ones = ", ".join(f"{told[name]:,} new {name}" for name in ("pairs", "users", "items"))
+    print(f"{new_ones} taken in, {told['known']:,} pairs were known; {told['seconds']:.1f} s; saved in {out}")
+
+
 def recommend(
     folder: MODEL_FOLDER,
-    users: Annotated[str | None, typer.Option(help="Ids of known users, separated by commas.")] = None,
-    history: Annotated[str | None, typer.Option(help="Ids of the items of a new user, separated by commas.")] = None,
+    users: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids of known users, separated by commas, or a table of users: a parquet, csv or tsv file, or a folder "
+            "of parquet files. A path that exists is a table."
+        ),
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids of the items of a new user, separated by commas. For a table of users: the column with the "
+            "histories of users whom the model does not know."
+        ),
+    ] = None,
     k: Annotated[int, typer.Option(help="Number of items for each user.")] = 20,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the lists of a table of users. A batch in it is gone on with.")
+    ] = None,
     lam: Annotated[float | None, typer.Option(help="1 is the expectation alone, 0 the uncertainty alone.")] = None,
+    explain: Annotated[
+        int | None,
+        typer.Option(help="Name so many items of the history that add most to the expectation and to the uncertainty."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Filter by an attribute of the items, such as genre=Drama or year=1990..1999. Repeatable."),
+    ] = None,
+    allow: Annotated[
+        Path | None,
+        typer.Option(help="File with the items that may be listed, or with users and items: a list for each user."),
+    ] = None,
+    deny: Annotated[Path | None, typer.Option(help="File with items that must not be listed, like --allow.")] = None,
+    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Keep the items of a user's own history.")] = False,
+    untrained: Annotated[bool, typer.Option("--untrained", help="Keep items without a training interaction.")] = False,
+    user: USER = None,
+    unknown: UNKNOWN = None,
+    per_part: PER_PART = None,
+    format: FORMAT = None,
     device: DEVICE = "auto",
+    quiet: QUIET = False,
     json: JSON = False,
 ) -> None:
-    """Recommend items to users of a saved model, or to a new user with a history."""
-    one = (users is None) != (history is None)
+    """Recommend items to users of a saved model, to a new user with a history, or to all users of a table."""
+    is_table = users is not None and (out is not None or Path(users).exists())
+    one = is_table or (users is None) != (history is None)
     require(one, "exactly one of --users and --history is needed", "give ids of users or ids of items")
+    of_table = {"out": out, "user": user, "unknown": unknown, "per_part": per_part, "format": format}
+    of_table = {name: value for name, value in of_table.items() if value is not None}
+    if not is_table:
+        name = next(iter(of_table), "").replace("_", "-")
+        require(not of_table, f"--{name} goes with a table of users", "leave it out, or name a table with --users")
+    else:
+        told = f"name a folder with --out (for a user of that name, write '{users},')"
+        require(out is not None, f"'{users}' is a table of users", told)
     recommender = load_model(folder, device)
-    options: dict[str, Any] = {}
-    if lam is not None:
-        _with_uncertainty(recommender)
-        options["lam"] = lam
     data = recommender.fitted
+    options: dict[str, Any] = {"filter_seen": not keep_seen, "untrained": untrained, "explain": explain}
+    if lam is not None:
+        options["lam"] = _with_uncertainty(recommender).at(lam).lam_used
+    if where:
+        options["where"] = parse_where(data.attributes, where)
+    files = {name: path for name, path in (("allow", allow), ("deny", deny)) if path is not None}
+    if is_table:
+        show_batch(recommend_batch(recommender, users, k=k, history=history, **options, **files, **of_table), json)
+        return
     who: Any
     if users is not None:
         who = _ids(users, data.users)
     else:
         assert history is not None
         who = {"new": _ids(history, data.items)}
+    for name, path in files.items():
+        read, notes = listed(path, name, data.users, data.items)
+        options[name] = read.for_recommend(list(who), data.items)
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
     found = recommender.recommend(who, k, **options)
     table = nw.from_native(found, eager_only=True)
     if json:
@@ -207,4 +312,4 @@ def recommend(
 
 def _ids(text: str, vocabulary: Vocabulary) -> list[Any]:
     """Ids that were typed with commas between them, in the type of the vocabulary."""
-    return [vocabulary.parse(word.strip()) for word in text.split(",")]
+    return [vocabulary.parse(word.strip()) for word in text.split(",") if word.strip()]

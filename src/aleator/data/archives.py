@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
-import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from aleator.data.columns import ALIASES, Columns, Names, by_role, typed, unused_note
+from aleator.data.limits import Limit
 from aleator.data.reading import Reading
-from aleator.errors import require, unreadable
+from aleator.errors import AleatorError, require, unreadable
 
 PARTS = ("train", "valid", "test")
 
@@ -22,7 +24,7 @@ def read_parts(path: str | os.PathLike[str]) -> dict[str, Columns]:
     An array named train_user is the column user of the part train. An array named user belongs to the part "".
     Parts without users or items are left out.
     """
-    return _parts(_load(path))
+    return _parts(_load(Limit.of(Path(path))))
 
 
 def read_archive(path: Path, named: Names, reading: Reading) -> tuple[Columns, list[str]]:
@@ -30,7 +32,7 @@ def read_archive(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
 
     An archive of parts gives the pairs of all parts together, with the columns that all parts have.
     """
-    arrays = _load(path)
+    arrays = _load(Limit.of(path, reading.max_bytes))
     parts = _parts(arrays)
     names = [name for name in PARTS if name in parts]
     if "" in parts or "train" not in names or any(named.values()):
@@ -44,14 +46,53 @@ def read_archive(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
     return columns, notes
 
 
-def _load(path: str | os.PathLike[str]) -> Columns:
-    whole = zipfile.is_zipfile(path)
-    require(whole, f"'{path}' is not a numpy archive, or it is cut short", "check the file")
+def _load(limit: Limit) -> Columns:
+    check_archive(limit)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with np.load(limit.path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+    except Exception as error:  # as below
+        raise unreadable(limit.path, "npz", error) from None
+
+
+def check_archive(limit: Limit) -> int:
+    """The bytes of all arrays of an archive. Each must be there as its header says, and together they keep the limit.
+
+    An archive is checked by its headers, before memory is taken for its arrays.
+    """
+    path = limit.path
+    require(zipfile.is_zipfile(path), f"'{path}' is not a numpy archive, or it is cut short", "check the file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = archive.infolist()
+            known = all(part.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for part in parts)
+            require(known, f"'{path}' is compressed in a way that numpy does not write", "write it with numpy.savez")
+            total = sum(part.file_size for part in parts)
+            limit.check(total)  # before any of them is opened: a header may be long too
+            values = 0
+            for part in parts:
+                with archive.open(part) as file:
+                    values += _check_header(file, part, path)
+    except AleatorError:
+        raise
+    except Exception as error:  # of zipfile, zlib or numpy; which one depends on what is damaged
         raise unreadable(path, "npz", error) from None
+    limit.check(total, values)
+    return total
+
+
+def _check_header(file: IO[bytes], part: zipfile.ZipInfo, path: Path) -> int:
+    """The number of values of an array. They must be there."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    require(not dtype.hasobject, f"'{path}' holds Python objects, which are not read", "write texts or numbers")
+    n = math.prod(shape)
+    whole = n * dtype.itemsize + file.tell() == part.file_size and (dtype.itemsize > 0 or n == 0)
+    require(
+        whole, f"'{path}' claims {n:,} values for {part.filename}, which are not there", "write it with numpy.savez"
+    )
+    return n
 
 
 def _parts(arrays: Columns) -> dict[str, Columns]:

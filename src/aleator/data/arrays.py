@@ -49,6 +49,15 @@ def look_up(table: Array, dense: NDArray[np.int32]) -> Array:
     return np.concatenate([table[dense[rows]] for rows in pieces(len(dense))])
 
 
+def picked(table: Array, dense: Any) -> Array:
+    """`table[dense]`, where texts become Python strings. A text that is picked often is one Python string."""
+    dense = np.asarray(dense, np.int64)
+    if table.dtype.kind != "T":
+        found: Array = table[dense]
+        return found
+    return table.astype(object)[dense] if dense.size > len(table) else table[dense].astype(object)
+
+
 def count(dense: NDArray[np.int32], n: int) -> NDArray[np.int64]:
     """How often each of the dense ids 0 .. n - 1 occurs, an array [n]."""
     total = np.zeros(n, np.int64)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from aleator.data.archives import read_archive
 from aleator.data.arrays import Array
 from aleator.data.columns import Columns, Names, require_nothing_named
+from aleator.data.limits import Limit, is_packed, unpacked
 from aleator.data.reading import Reading
 from aleator.data.tables import TABLES, read_parquet, read_text_table
 from aleator.errors import AleatorError, require, unknown_name, unreadable
@@ -43,7 +45,7 @@ def read_file(path: Path, format: str | None, named: Names, reading: Reading) ->
         return read_archive(path, named, reading)
     if format == "adjacency":
         require_nothing_named(named, f"'{path}'")
-        return _read_adjacency(path), []
+        return _read_adjacency(Limit.of(path, reading.max_bytes)), []
     if format == "parquet":
         return read_parquet(path, named, reading)
     return read_text_table(path, format, named, reading)
@@ -67,13 +69,13 @@ def format_of(path: Path) -> str:
     return FORMAT_OF_ENDING[ending]
 
 
-def _read_adjacency(path: Path) -> Columns:
+def _read_adjacency(limit: Limit) -> Columns:
     """LightGCN's format: each line holds a user and the items of that user, in file order."""
+    path = limit.path
     users: list[Array] = []
     items: list[Array] = []
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with _lines(limit) as lines:
             for number, line in enumerate(lines, 1):
                 ids = _integers(line, f"line {number} of '{path}'")
                 if len(ids) > 1:
@@ -83,6 +85,14 @@ def _read_adjacency(path: Path) -> Columns:
         raise unreadable(path, "adjacency", error) from None
     require(bool(users), f"'{path}' has no interactions", "write a user and its items in each line")
     return {"user": np.concatenate(users), "item": np.concatenate(items)}
+
+
+def _lines(limit: Limit) -> IO[str]:
+    if not is_packed(limit.path):
+        return limit.path.open(encoding="utf-8")
+    content = unpacked(limit)
+    limit.check(len(content), content.count(b" ") + content.count(b"\n"))
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
 
 
 def _integers(line: str, where: str) -> Array:

@@ -18,6 +18,7 @@ from aleator.data.reading import Missing, Reading
 from aleator.data.tables import read_frame, read_table
 from aleator.data.text import WITHOUT_HEADER
 from aleator.errors import AleatorError, need, require, unknown_name
+from aleator.progress import progress
 
 WRITTEN = ("csv", "tsv", "parquet", "inter", "npz")
 TITLE_COLUMNS = ("title", "name", "movie_title")
@@ -33,6 +34,7 @@ def read(
     weight: str | None = None,
     time: str | None = None,
     titles: Mapping[Any, str] | str | os.PathLike[str] | None = None,
+    attributes: Any = None,
     min_rating: float | None = None,
     k_core: int | None = None,
     duplicates: Duplicates = "first",
@@ -41,6 +43,7 @@ def read(
     decimal: str = ".",
     dates: str | Sequence[str] | None = None,
     missing: Missing = "error",
+    max_bytes: int | None = None,
     **about: Any,
 ) -> Interactions:
     """Read interactions from a file, a frame, a dict of columns or a sparse matrix.
@@ -61,18 +64,22 @@ def read(
         weight: Name of the column of weights. A weight multiplies the weight of its pair in every loss.
         time: Name of the column of times: numbers or dates.
         titles: Titles of the items: a mapping from item id to title, or a file with an item and a title column.
+        attributes: Attributes of the items, such as a genre or a price, to filter lists by: a file, a frame or a dict of
+            columns. Its column of items has the name that `item` gives, or a usual one, or is the first.
         min_rating: Keep only rows with at least this rating.
         k_core: Keep only users and items with at least this many interactions among those that are kept.
         duplicates: What to do with a pair in several rows. "first" keeps the first row in time (in file order
             without times). "sum" adds up the weights.
         sep: Separator of the columns of a text file. By default comma, semicolon, tab, "|" or "::", whichever the first
             lines show, for csv and tsv.
-        encoding: Encoding of a text file and of a text file of titles, such as "latin-1".
+        encoding: Encoding of a text file and of text files of titles and attributes, such as "latin-1".
         decimal: Decimal mark of numbers that are texts, "." or ",".
         dates: Format of times that are texts, such as "%m/%d/%Y %H:%M" for 12/1/2010 8:26 or "%d.%m.%Y" for 01.12.2010.
             Of several formats, the first that fits a text is used. By default times are numbers or ISO dates.
         missing: What to do with rows that lack a value in a column that is used. "error" refuses them. "drop" leaves
             them out, and a note counts them.
+        max_bytes: The most memory that a file may expand to, for files that are compressed. A file that would take more
+            is refused before it is read. By default 512 MiB, or 200 times the size of the file if that is more.
         **about: `in_time_order=True` says that the rows of each user are in order of time.
 
     Returns:
@@ -88,10 +95,10 @@ def read(
     named = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
     for name in about:
         if name != "in_time_order":
-            known = ["format", *named, "titles", "min_rating", "k_core", "duplicates", "in_time_order"]
-            known += ["sep", "encoding", "decimal", "dates", "missing"]
+            known = ["format", *named, "titles", "attributes", "min_rating", "k_core", "duplicates", "in_time_order"]
+            known += ["sep", "encoding", "decimal", "dates", "missing", "max_bytes"]
             raise unknown_name("option of read", name, known)
-    reading = Reading.of(sep, encoding, decimal, dates, missing)
+    reading = Reading.of(sep, encoding, decimal, dates, missing, max_bytes)
     columns, frame, notes = _columns(source, format, named, reading)
     data = Interactions.of(
         **columns, min_rating=min_rating, duplicates=duplicates, frame=frame, notes=tuple(notes), **about
@@ -100,13 +107,15 @@ def read(
         note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
         data = replace(data, notes=(*data.notes, note))
     data = data.clean(k_core=k_core)
-    return data if titles is None else data.with_titles(read_titles(titles, encoding))
+    data = data if attributes is None else data.with_attributes(attributes, item, encoding)
+    return data if titles is None else data.with_titles(read_titles(titles, reading))
 
 
 def _columns(source: Any, format: str | None, named: Names, reading: Reading) -> tuple[Columns, str | None, list[str]]:
     """The columns of any source by role, the kind of frame it is (or None), and notes."""
     if isinstance(source, (str, os.PathLike)):
-        columns, notes = read_file(Path(source), format, named, reading)
+        with progress(f"reading {Path(source).name}", None):
+            columns, notes = read_file(Path(source), format, named, reading)
         return columns, None, notes
     require(format is None, "format was given but the source is not a file", "leave format out")
     reading.require_no_text("the source")
@@ -129,7 +138,7 @@ def _matrix(matrix: Any, named: Names) -> Columns:
     return columns if (weight == 1).all() else {**columns, "weight": weight}
 
 
-def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], encoding: str = "utf-8") -> dict[Any, str]:
+def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], reading: Reading | None = None) -> dict[Any, str]:
     """Item titles by external id, from a mapping or from a table file.
 
     In a file, the item column is the first with a usual name, or else the first of all. The title column is the first
@@ -141,7 +150,8 @@ def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], encoding: st
     path = Path(source)
     require_file(path)
     format = format_of(path)
-    table = read_table(path, format, Reading(encoding=encoding))
+    reading = Reading() if reading is None else Reading(encoding=reading.encoding, max_bytes=reading.max_bytes)
+    table = read_table(path, format, reading)
     require(table.width > 1, f"'{path}' has one column", "give a file with an item column and a title column")
     item_columns = [*ALIASES["item"].split(), "id"]
     item = next((name for name in table.columns if name.lower() in item_columns), table.columns[0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import numpy as np
+
 from aleator.errors import need, require
 
 
@@ -12,9 +14,11 @@ def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
     """A frame of the given columns.
 
     Args:
-        columns: Values [n] by name.
+        columns: Values [n] by name: lists or arrays. Texts are arrays of Python strings.
         kind: "pandas", "polars" or "pyarrow". None means polars, or pandas where polars is not installed.
     """
+    # every library finds the type of a list, and faster than that of an array of objects
+    columns = {name: values.tolist() if _holds_objects(values) else values for name, values in columns.items()}
     if kind is None:
         kind = "polars" if importlib.util.find_spec("polars") else "pandas"
     if kind == "pandas":
@@ -30,6 +34,10 @@ def to_frame(columns: dict[str, Any], kind: str | None) -> Any:
     import polars as pl
 
     return pl.DataFrame(columns)
+
+
+def _holds_objects(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.kind == "O"
 
 
 def opened(table: Any, *columns: str) -> Any:

@@ -1,16 +1,15 @@
-"""How values are written in a source of interactions, and what to do with missing ones."""
+"""How values are written in a source of interactions, what to do with missing ones, and how far a file may expand."""
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from aleator.data.arrays import Array
-from aleator.errors import AleatorError, need, require, unknown_name
+from aleator.errors import need, require, unknown_name
 
 Missing = Literal["error", "drop"]
 
@@ -25,6 +24,7 @@ class Reading:
         decimal: Decimal mark of numbers that are texts: "." or ",".
         dates: Formats of dates that are texts. Without one, dates are ISO dates.
         missing: "error" refuses missing values. "drop" drops their rows.
+        max_bytes: Bytes of memory that a file may expand to. None depends on its size (`Limit.of`).
     """
 
     sep: str | None = None
@@ -32,24 +32,32 @@ class Reading:
     decimal: str = "."
     dates: tuple[str, ...] = ()
     missing: Missing = "error"
+    max_bytes: int | None = None
 
     @classmethod
     def of(
-        cls, sep: str | None, encoding: str, decimal: str, dates: str | Sequence[str] | None, missing: str
+        cls,
+        sep: str | None,
+        encoding: str,
+        decimal: str,
+        dates: str | Sequence[str] | None,
+        missing: str,
+        max_bytes: int | None = None,
     ) -> Reading:
         """Check the options as a person gives them."""
-        sep = {"\\t": "\t", "tab": "\t"}.get(sep, sep) if sep is not None else None  # a shell does not write tabs
-        require(sep != "", "sep is empty", "give a separator such as ';', or leave it out")
+        sep = {"\\t": "\t", "tab": "\t"}.get(sep, sep) if isinstance(sep, str) else sep  # a shell does not write tabs
+        separates = sep is None or (isinstance(sep, str) and sep.isascii() and sep not in ("", "\n", "\r", '"', "\0"))
+        require(separates, f"sep is {sep!r}", "give a separator such as ';', or leave it out")
         require(decimal in (".", ","), f"decimal is {decimal!r}", "give '.' or ','")
         if missing not in get_args(Missing):
             raise unknown_name("value of missing", str(missing), get_args(Missing))
-        try:
-            codecs.lookup(encoding)
-        except LookupError:
-            raise AleatorError(f"unknown encoding '{encoding}'", "give one such as utf-8, latin-1 or cp1252") from None
-        formats = (dates,) if isinstance(dates, str) else tuple(dates or ())
-        require(all("%" in form for form in formats), f"dates is {dates!r}", "give a format such as '%d.%m.%Y %H:%M'")
-        return cls(sep, encoding, decimal, formats, missing)  # type: ignore[arg-type]
+        require(_is_encoding(encoding), f"unknown encoding {encoding!r}", "give one such as utf-8, latin-1 or cp1252")
+        formats = (dates,) if isinstance(dates, str) else tuple(dates) if isinstance(dates, Sequence) else dates
+        written = formats is None or (isinstance(formats, tuple) and all(map(_is_format, formats)))
+        require(written, f"dates is {dates!r}", "give a format such as '%d.%m.%Y %H:%M'")
+        counts = max_bytes is None or (isinstance(max_bytes, int) and type(max_bytes) is not bool and max_bytes >= 1)
+        require(counts, f"max_bytes is {max_bytes!r}", "give a number of bytes of at least 1")
+        return cls(sep, encoding, decimal, formats or (), missing, max_bytes)  # type: ignore[arg-type]
 
     def require_no_text(self, where: str) -> None:
         """Raise an error if an option of text files was given for something else."""
@@ -74,3 +82,15 @@ class Reading:
         found = [column.str.to_datetime(form, strict=False, time_unit="us", time_zone="UTC") for form in self.dates]
         dates = pl.select(pl.coalesce(found)).to_series()
         return None if dates.null_count() else dates.dt.timestamp("us").to_numpy().astype("datetime64[us]")
+
+
+def _is_encoding(name: Any) -> bool:
+    """Whether that is an encoding of texts. Python also knows codecs of bytes, such as hex."""
+    try:
+        return bool("a".encode(name))
+    except (LookupError, ValueError, TypeError):
+        return False
+
+
+def _is_format(form: Any) -> bool:
+    return isinstance(form, str) and "%" in form and form.isprintable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleator.data.arrays import Array
+from aleator.data.attributes import Attribute
 from aleator.data.interactions import Interactions
 from aleator.data.tail import Tail
-from aleator.data.vocabulary import Vocabulary
+from aleator.data.vocabulary import Vocabulary, kind_of, of_one_type
 from aleator.errors import require, unknown_name
 
 By = Literal["random", "user_time", "global_time", "last", "balanced"]
@@ -80,8 +82,8 @@ class Split:
         test = _without(parts["test"], [train, valid], "test")
         require(len(test) > 0, "the split leaves no test pair", "check that the test part is not a copy of train")
         about.setdefault("valid_by", "user_time" if train.in_time() is not None else "random")
-        titles = train.titles
-        return cls(train, replace(valid, titles=titles), replace(test, titles=titles), counts=counts, **about)
+        shared: dict[str, Any] = {"titles": train.titles, "attributes": train.attributes}
+        return cls(train, replace(valid, **shared), replace(test, **shared), counts=counts, **about)
 
     @cached_property
     def everything(self) -> Interactions:
@@ -135,7 +137,7 @@ def _nothing_of(data: Interactions) -> Interactions:
 
 
 def _with_shared_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
-    """The parts with one vocabulary of users and one of items; train has the titles of all parts."""
+    """The parts with one vocabulary of users and one of items; train has the titles and attributes of all parts."""
     typed = any(part.frame is not None for part in parts.values())
     sides = {kind: [getattr(part, f"{kind}s").ids for part in parts.values()] for kind in ("user", "item")}
     users, user_of = _one_vocabulary(sides["user"], typed, "user")
@@ -151,17 +153,29 @@ def _with_shared_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
         item = new_item[part.item].astype(np.int32)
         told = part.notes + notes
         moved[name] = replace(part, user=user, item=item, users=users, items=items, titles=None, notes=told)
-    titles = _all_titles(parts)
-    if titles:
-        train = moved["train"]
-        moved["train"] = replace(train, titles=train.with_titles(titles).titles)
+    titles, train = titles_of(parts.values()), moved["train"]
+    moved["train"] = replace(
+        train,
+        titles=train.with_titles(titles).titles if titles else None,
+        attributes=attributes_of(parts.values(), item_of),
+    )
     return moved
 
 
-def _all_titles(parts: dict[str, Interactions]) -> dict[Any, str]:
+def attributes_of(parts: Iterable[Interactions], item_of: list[Array]) -> dict[str, Attribute]:
+    """The attributes of all parts. `item_of` has the new dense ids of the items of each."""
+    found: dict[str, Attribute] = {}
+    for part, new_item in zip(parts, item_of, strict=True):
+        for name, attribute in part.attributes.items():
+            own = attribute.moved(new_item)
+            found[name] = own if name not in found else found[name].joined(own, name)
+    return found
+
+
+def titles_of(parts: Iterable[Interactions]) -> dict[Any, str]:
     """Titles of all parts by external item id. An id that stands in for a title does not count."""
     titles: dict[Any, str] = {}
-    for part in parts.values():
+    for part in parts:
         if part.titles is not None:
             ids = part.items.decode(np.arange(part.n_items)).tolist()
             for item_id, title in zip(ids, part.titles.tolist(), strict=True):
@@ -188,8 +202,7 @@ def _one_vocabulary(ids: list[Array], typed: bool, kind: str) -> tuple[Vocabular
     Text files have no types and are read one by one. So the same ids may be integers in one part and texts in another,
     which has an id that is not a number. Then all of them become texts. In frames (`typed`) this is an error.
     """
-    names = {"i": "integers", "u": "integers", "f": "floats"}
-    types = {names.get(own.dtype.kind, "texts") for own in ids}
+    types = {kind_of(own) for own in ids}
     if types == {"integers", "texts"} and not typed:
         ids = [own.astype(np.dtypes.StringDType()) for own in ids]
         types = {"texts"}
@@ -198,12 +211,7 @@ def _one_vocabulary(ids: list[Array], typed: bool, kind: str) -> tuple[Vocabular
         f"the {kind} ids are {' in one part and '.join(sorted(types))} in another",
         "read all parts with ids of one type",
     )
-    dtype = np.result_type(*(own.dtype for own in ids))
-    if types == {"integers"} and dtype.kind == "f":  # numpy joins int64 and uint64 to floats, which would round ids
-        dtype = np.dtype(np.uint64 if all(own[0] >= 0 for own in ids) else np.int64)
-        fits = all(own[-1] <= np.iinfo(dtype).max for own in ids)
-        require(fits, f"the {kind} ids take more than 64 bits", "make them strings")
-    vocabulary = Vocabulary(np.unique(np.concatenate([own.astype(dtype) for own in ids])))
+    vocabulary = Vocabulary(np.unique(np.concatenate(of_one_type(ids, kind))))
     return vocabulary, [vocabulary.encode(own) for own in ids]
 
 

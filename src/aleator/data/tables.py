@@ -10,8 +10,10 @@ import numpy as np
 
 from aleator.data.arrays import Array, pieces
 from aleator.data.columns import IDS, Columns, Names, dropped_note, find_roles, require_none_missing, typed
+from aleator.data.limits import Limit
+from aleator.data.parquet_size import check_parquet
 from aleator.data.reading import Reading
-from aleator.data.text import SEPARATOR, WITHOUT_HEADER, read_text, reading_file
+from aleator.data.text import SEPARATOR, WITHOUT_HEADER, literal, read_text, reading_file
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, need, require, unknown_name
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 TABLES = (*SEPARATOR, "parquet")
+_COLUMN_TYPES = "make it a column of strings, numbers or dates"
 MOVIELENS_HEADER = ("user", "item", "rating", "time")  # MovieLens files have no header line
 
 
@@ -93,10 +96,13 @@ def read_parquet(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
         import polars as pl
         import polars.selectors as cs
 
-        table = pl.scan_parquet(path)
+        limit = Limit.of(path, reading.max_bytes)
+        check_parquet(limit, ())
+        table = pl.scan_parquet(literal(path), glob=False, hive_partitioning=False)
         n = table.select(pl.len()).collect().item()
         chosen, notes = find_roles(table.collect_schema().names(), named, where)
         require(n > 0, f"{where} has no rows", "give at least one interaction")
+        check_parquet(limit, chosen.values())
         if reading.missing == "drop":
             names = list(dict.fromkeys(chosen.values()))
             table = table.select(names).drop_nulls().filter(pl.all_horizontal(~cs.float().is_nan()))
@@ -105,7 +111,7 @@ def read_parquet(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
             n = complete
         columns: Columns = {}
         for role, name in chosen.items():
-            values = _in_pieces(table, name, n, where)
+            values = _in_pieces(table, name, n, where, limit)
             if role in IDS:
                 columns[f"{role}s"], columns[role] = Vocabulary.gather(values, role)
                 continue
@@ -127,7 +133,8 @@ def read_table(path: Path, format: str, reading: Reading) -> pl.DataFrame:
     with reading_file(path, format):
         import polars as pl
 
-        return pl.read_parquet(path)
+        check_parquet(Limit.of(path, reading.max_bytes))
+        return pl.read_parquet(literal(path), glob=False, hive_partitioning=False)
 
 
 def _with_header(table: pl.DataFrame, path: Path, format: str) -> pl.DataFrame:
@@ -144,11 +151,15 @@ def _with_header(table: pl.DataFrame, path: Path, format: str) -> pl.DataFrame:
     return table.rename(dict(zip(table.columns, MOVIELENS_HEADER, strict=True)))
 
 
-def _in_pieces(table: pl.LazyFrame, name: str, n: int, where: str) -> Iterator[Array]:
+def _in_pieces(table: pl.LazyFrame, name: str, n: int, where: str, limit: Limit) -> Iterator[Array]:
     """The values of a column of n rows, piece by piece."""
+    import polars as pl
+
     missing = 0
     for rows in pieces(n):
         piece = table.select(name).slice(rows.start, rows.stop - rows.start).collect().to_series()
+        if piece.dtype in (pl.String, pl.Categorical):  # rows that share a long text in the file get one each
+            limit.check(int(piece.cast(pl.String).str.len_bytes().sum()))
         missing += piece.null_count()
         if not missing:
             yield _values(piece, name, where)
@@ -196,11 +207,22 @@ def _values(column: Any, name: str, where: str) -> Array:
     require_none_missing(int(series.is_null().sum()), name, where)
     if series.dtype == nw.Decimal:
         series = series.cast(nw.Float64)
+    flat = not series.dtype.is_nested() and series.dtype != nw.Binary
+    require(flat, f"column '{name}' of {where} is of type {series.dtype}", _COLUMN_TYPES)
+    if series.dtype == nw.String:
+        return _texts(series)
     try:
         if series.dtype == nw.Datetime:
             series = series.dt.timestamp("us")
         values: Array = series.to_numpy()
     except Exception:  # every frame library has errors of its own
-        problem = f"column '{name}' of {where} is of type {series.dtype}"
-        raise AleatorError(problem, "make it a column of strings, numbers or dates") from None
+        raise AleatorError(f"column '{name}' of {where} is of type {series.dtype}", _COLUMN_TYPES) from None
     return values
+
+
+def _texts(series: Any) -> Array:
+    """A column of texts as an array. to_numpy may give each the room of the longest, and cut NULs at the end."""
+    texts = np.empty(len(series), np.dtypes.StringDType())
+    for rows in pieces(len(series)):
+        texts[rows] = series[rows].to_list()
+    return texts

@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.data.arrays import Array, flat, look_up, pieces
+from aleator.data.arrays import Array, flat, look_up, picked, pieces
 from aleator.errors import AleatorError, require
+from aleator.progress import beat
 
 DenseIds = NDArray[np.int32]
 NUMBERS = (int, float, np.integer, np.floating)
 
 
 class Vocabulary:
-    """The external ids of all users or of all items, in sorted order. The dense id of each is its position.
+    """The external ids of all users or of all items. The dense id of each is its position.
 
-    External ids are texts, integers or floats, all of one kind.
+    External ids are texts, integers or floats, all of one kind. They are in sorted order, except that ids which were
+    added later follow in an order of their own.
 
     >>> vocabulary = Vocabulary(np.array(["a", "b"]))
     >>> vocabulary.encode(["b", "zzz"]).tolist()
@@ -62,6 +64,16 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and np.array_equal(self.ids, other.ids)
 
+    def extended(self, ids: Array) -> Vocabulary:
+        """The same ids, followed by those of `ids` that are unknown, in sorted order. Known ones keep their dense ids.
+
+        >>> Vocabulary(np.array([2, 9])).extended(np.array([5, 9, 1])).ids.tolist()
+        [2, 9, 1, 5]
+        """
+        known, ids = of_one_type([self.ids, ids])
+        more = np.unique(ids[self.encode(ids) < 0])
+        return Vocabulary(np.concatenate([known, more])) if len(more) else self
+
     def encode(self, values: Any) -> NDArray[np.int64]:
         """The dense id of each external id, [n]; -1 where an id is unknown.
 
@@ -81,10 +93,16 @@ class Vocabulary:
             return found
         with np.errstate(invalid="ignore"):
             wanted = given[rows].astype(self.ids.dtype)
-        place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        place = np.minimum(np.searchsorted(self.ids, wanted, sorter=self._order), len(self.ids) - 1)
+        place = place if self._order is None else self._order[place]
         unchanged = wanted == given[rows]  # the cast may have turned an unknown id into a known one
         found[rows] = np.where((self.ids[place] == wanted) & unchanged, place, -1)
         return found
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64] | None:
+        """The places of the ids in sorted order. None if they are sorted."""
+        return None if bool((self.ids[1:] >= self.ids[:-1]).all()) else np.argsort(self.ids)
 
     @cached_property
     def _place_of_text(self) -> dict[str, int]:
@@ -93,8 +111,7 @@ class Vocabulary:
 
     def decode(self, dense: Any) -> Array:
         """The external id of each dense id, in its original type. Texts come back as Python strings."""
-        found: Array = self.ids[np.asarray(dense, dtype=np.int64)]
-        return found.astype(object) if found.dtype.kind == "T" else found
+        return picked(self.ids, dense)
 
     def parse(self, text: str) -> Any:
         """An id that was typed in a shell, in the type of this vocabulary."""
@@ -118,6 +135,21 @@ def check_ids(vocabulary: Vocabulary, values: Sequence[Any], kind: str) -> NDArr
     raise AleatorError(
         f"unknown {kind} {first!r}{more}", f"give ids that the model was trained on, such as {example!r}"
     )
+
+
+def kind_of(ids: Array) -> str:
+    """Whether ids are "integers", "floats" or "texts"."""
+    return {"i": "integers", "u": "integers", "f": "floats"}.get(ids.dtype.kind, "texts")
+
+
+def of_one_type(ids: Sequence[Array], kind: str = "") -> list[Array]:
+    """Arrays of integers, of floats or of texts, in a type that holds all of them. `kind` is for the error message."""
+    dtype = np.result_type(*(own.dtype for own in ids))
+    if dtype.kind == "f" and all(own.dtype.kind in "iu" for own in ids):  # int64 beside uint64: floats would round ids
+        dtype = np.dtype(np.uint64 if all(own.min() >= 0 for own in ids if len(own)) else np.int64)
+        fits = all(own.max() <= np.iinfo(dtype).max for own in ids if len(own))
+        require(fits, f"the {kind} ids take more than 64 bits", "make them strings")
+    return [own.astype(dtype) for own in ids]
 
 
 def _gather_texts(parts: Iterable[Array]) -> tuple[Array, DenseIds]:
@@ -182,6 +214,7 @@ def _are_numbers(given: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
 
 def _typed_ids(values: Any, kind: str) -> Array:
     """The ids [n] as integers of the given width, as floats or as texts."""
+    beat()  # a long column comes in many pieces
     ids = flat(values)
     if ids.dtype.kind == "O":
         ids = _typed_objects(ids, kind)

@@ -12,15 +12,20 @@ from aleator.device import budget
 from aleator.kernels.ragged import history_sum, pair_products
 
 
-def least_squares(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Tensor:
+def weighted_gram(factors: Tensor, mu: float) -> Tensor:
+    """mu Y'Y of `factors` [n_items, dim], [dim, dim]: what all unobserved pairs add to the normal equations."""
+    return mu * factors.T @ factors
+
+
+def least_squares(factors: Tensor, rows: Histories, mu: float, l2: Tensor, gram: Tensor | None = None) -> Tensor:
     """The x of each row that minimises sum_i w_i (<x, y_i> - Y_i)^2 + l2 |x|^2, [n_rows, dim].
 
     On the items of the row, Y is 1 and w_i is the weight of the pair. On all others, Y is 0 and w_i is `mu`. The rows of
     `factors` [n_items, dim] are y. Each row has its own `l2` [n_rows]. Rows of similar length are solved together, so
-    that there is little padding.
+    that there is little padding. `gram` is `weighted_gram`, if the caller has it.
     """
     solved = factors.new_zeros((rows.n_users, factors.shape[1]))
-    gram = mu * factors.T @ factors
+    gram = weighted_gram(factors, mu) if gram is None else gram
     for index, users in _alike(rows, factors):
         problem = _Problem(factors, gram, users, mu, l2[index])
         solved[index] = problem.solve(problem.target[..., None]).squeeze(-1)
@@ -34,7 +39,7 @@ def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Te
     of the pair. The result is then (r - w h) / (1 - (w - mu) h), by the rank-one update of Sherman and Morrison (1950).
     """
     found = factors.new_zeros(len(rows.item))
-    gram = mu * factors.T @ factors
+    gram = weighted_gram(factors, mu)
     for index, users in _alike(rows, factors):
         problem = _Problem(factors, gram, users, mu, l2[index])
         x = problem.solve(problem.target[..., None])
@@ -45,12 +50,27 @@ def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Te
     return found
 
 
+def history_terms(factors: Tensor, rows: Histories, mu: float, l2: Tensor, items: Tensor) -> Tensor:
+    """The terms of <x, y_i> for the x of `least_squares` and each item i of `items` [n_rows, k], [n, k].
+
+    Let A be the normal matrix of a row. Then x = A^-1 (sum of w_j y_j over the items j of the row), so that <x, y_i> is
+    the sum of w_j y_j' A^-1 y_i (Hu, Koren and Volinsky, 2008, section 5).
+    """
+    found = factors.new_zeros((len(rows.item), items.shape[1]))
+    gram = mu * factors.T @ factors
+    for index, users in _alike(rows, factors):
+        problem = _Problem(factors, gram, users, mu, l2[index])
+        terms = problem.weight[..., None] * (problem.padded @ problem.solve(factors[items[index]].mT))
+        found[rows.indptr[index][users.row] + problem.place] = terms[users.row, problem.place]
+    return found
+
+
 def approach(x: Tensor, factors: Tensor, rows: Users, mu: float, l2: Tensor, steps: int) -> Tensor:
     """Take `steps` steps of conjugate gradients from `x` [n_rows, dim] towards what `least_squares` finds.
 
     A step costs two passes over the pairs, and no row needs a matrix of its own (Takacs, Pilaszy and Tikk, 2011).
     """
-    gram, extra = mu * factors.T @ factors, _extra(rows.weight.to(factors.dtype), mu)
+    gram, extra = weighted_gram(factors, mu), _extra(rows.weight.to(factors.dtype), mu)
 
     def normal(v: Tensor) -> Tensor:
         """The normal matrix of each row, times its v."""

@@ -130,6 +130,13 @@ class _PairProducts(torch.autograd.Function):
         return dp, dq, None
 
 
+def history_products(z: Tensor, q: Tensor, users: Users, items: Tensor) -> Tensor:
+    """<z_j, q_i> of each item j of each history and each of the user's own items i (dense ids [B, k]), [n, k]."""
+    histories = torch.split(users.item, users.size.tolist())
+    found = [z[history] @ q[own].T for history, own in zip(histories, items, strict=True)]
+    return torch.cat([z.new_empty((0, items.shape[1])), *found])
+
+
 def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
     """<p_row, q_item> of each pair, [n]. `row` must ascend."""
     if not p.is_cuda and len(item) <= len(p) * len(q):  # a sparse matrix cannot have more entries than cells

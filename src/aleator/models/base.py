@@ -5,27 +5,33 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from aleator.batches import Users
+from aleator.batches import Histories, Users, pieces
+from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
+from aleator.kernels.fold_in import with_new_items
 from aleator.kernels.ragged import pair_products
 from aleator.models.calibration import Calibrate, Map, fit_map, samples
 from aleator.models.factors import FactorTable
 from aleator.models.path import Path
+from aleator.ranking.contributions import Contributions, Terms, leave_one_out
 from aleator.ranking.derived import Derived
-from aleator.recommender import Recommender, as_split
+from aleator.recommender import Due, Recommender
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
+from aleator.training.watch import phase
 
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
+
+_AT_A_TIME = 4096  # users to fold in
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,6 +79,44 @@ class Model(Recommender):
     def learn(self, stop: Stop) -> None:
         """Learn from the pairs in `self.fitted`. `stop` says when a training in epochs ends."""
 
+    def expand(self, before: Histories) -> None:
+        """Make what scores need of the users and items that are new in `self.fitted`, without training.
+
+        `before` are the histories that it knew. A factor model folds them in: users by `fold_in`, and items by a map that
+        is fitted to the known ones. A model without factors is fitted again.
+        """
+        if self._table is None:
+            self.fit_pairs(self.fitted)
+            return
+        old, after, n = self.table, self.histories, before.n_items
+        old.fold_in(before.batch(torch.arange(0)), before)  # fits the map, to what it knew
+        self.table = table = old.padded(after)
+        grown = after.size[: before.n_users] > before.size
+        known, new = grown.nonzero().squeeze(1).cpu(), torch.arange(before.n_users, after.n_users)
+
+        def fold_in_users() -> None:
+            for index in pieces(known, _AT_A_TIME) if len(known) else ():
+                here = index.to(old.users.device)
+                table.users[here] = self.moved(old.users[here], before.batch(index), after.batch(index))
+            for index in pieces(new, _AT_A_TIME) if len(new) else ():
+                table.users[index.to(old.users.device)] = self.fold_in(after.batch(index, known=False))
+
+        fold_in_users()
+        items = with_new_items(old.items, lambda users: table.users[users.index], before, after)
+        table.items[n:] = items[n:]
+        fold_in_users()  # now with the new items
+        self.table = FactorTable(table.users, table.items)
+
+    def moved(self, x: Tensor, before: Users, after: Users) -> Tensor:
+        """[B, dim] the factors of known users whose histories have grown, from the factors `x` of before.
+
+        They move by what the fold-in of their histories moves. So they keep what training found beyond a fold-in.
+        """
+        return x + self.fold_in(after) - self.fold_in(before)
+
+    def go_on(self, stop: Stop) -> None:
+        """Train on from what was learned. It writes into tensors that `expand` made."""
+
     @property
     def stops_early(self) -> bool:
         """Whether the number of epochs is chosen on held-out pairs."""
@@ -115,6 +159,13 @@ class Model(Recommender):
         """
         return None
 
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor | None:
+        """What each item of a history adds to the raw scores of its user's own items (dense ids [B, k]), [n, k].
+
+        The terms and a constant add up to the raw score. None if it is no such sum.
+        """
+        return None
+
     def candidates(self, users: Users) -> Tensor | None:
         """[B, n_items] a mask of the items that the model scores at all. None for all items."""
         return None
@@ -144,27 +195,40 @@ class Model(Recommender):
     def table(self, table: FactorTable) -> None:
         self._table = table
 
-    def fit(self, data: Split | Interactions, *, cache: ModelCache | None = None) -> Self:
-        split, recipe = as_split(data), self.conventions
+    def fit_split(self, split: Split, cache: ModelCache | None) -> None:
+        recipe = self.conventions
         if not self.holds_out:
             self.fit_cached(cache, split.everything)
-            return self
+            return
         fitted, held = recipe.divide(split, self.valid, self.seed)
         if not (self.stops_early or self.chooses):
             self.fit_cached(cache, fitted)
-            return self
+            return
         held_out = self.hold_out(fitted, held)
         again = recipe.refits and self.refit
         if again and not self.stops_early:
             self.choose_on(fitted, held_out)
             self.fit_cached(cache, split.everything)
-            return self
+            return
         self.fit_cached(cache, fitted, held_out)
         if again:
             log = self.log  # that of the fit that chose the number of epochs
-            self.fit_cached(cache, split.everything, epochs=epochs_of(log))
+            with phase("refit"):
+                self.fit_cached(cache, split.everything, epochs=epochs_of(log))
             self.log = log
-        return self
+
+    def take_in(self, growth: Growth, due: Due) -> None:
+        require(
+            not self.frozen,
+            f"the model of a {type(self).__name__} was fitted elsewhere, and cannot be updated here",
+            "update it there, graft it again and fit; newcomers with a history are served without that",
+        )
+        before, log = self.histories, self.log
+        self.data = growth.after
+        self.expand(before)
+        if self.goes_on:
+            self.go_on(Stop(epochs=due(log)))
+            self.log = log  # that of the fit, for later updates
 
     def fit_cached(
         self,
@@ -227,12 +291,22 @@ class Model(Recommender):
 
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
         found = self.raw_factors(users)
-        if found is None or self.map is None:
-            return found
+        x = self._on_line(found)
+        if found is None or x is None:
+            return None
+        return x, found[1] if self.map is None else self._lined(found[1])
+
+    def user_factors(self, users: Users) -> Tensor | None:
+        return self._on_line(self.raw_factors(users))
+
+    def _on_line(self, raw: tuple[Tensor, Tensor] | None) -> Tensor | None:
+        """The users' side of `raw_factors`, calibrated. None if the calibration is no line."""
+        if raw is None or self.map is None:
+            return None if raw is None else raw[0]
         if self.map.line is None:
             return None
-        (x, y), (slope, level) = found, self.map.line
-        return torch.cat([slope * x, x.new_full((len(x), 1), level)], 1), self._lined(y)
+        slope, level = self.map.line
+        return torch.cat([slope * raw[0], raw[0].new_full((len(raw[0]), 1), level)], 1)
 
     def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         scores = self.raw_block(users, items)
@@ -242,6 +316,29 @@ class Model(Recommender):
         """The expectation of each item of each history, [n]."""
         scores = self.raw_pairs(users)
         return scores if self.map is None else self.map(scores)
+
+    @property
+    def follows_histories(self) -> bool:
+        """Whether the expectation of a user can be told from the history. If not, it has no terms."""
+        return self.personalises
+
+    def terms(self, users: Users, items: Tensor) -> Terms | None:
+        """What each item of a history adds to the expectations of its user's own items (dense ids [B, k])."""
+        if not self.follows_histories:
+            return None
+        slope = 1.0 if self.map is None else self.map.line and self.map.line[0]
+        raw = None if slope is None else self.raw_terms(users, items)
+        if raw is None or slope is None:
+            return Terms(leave_one_out(self.score_block, users, items), exact=False)
+        return Terms(slope * raw, exact=True)
+
+    def contributions(self, users: Users, items: Tensor) -> Contributions:
+        found = self.terms(users, items)
+        if found is None:
+            kind = type(self).__name__
+            told = f"the scores of this {kind} do not follow from the items of a history"
+            raise AleatorError(told, "explain an AUR with it, whose uncertainty does, or another model")
+        return Contributions({"expectation": found.values}, found.values, found.exact)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors to save, by name."""

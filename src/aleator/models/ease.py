@@ -19,7 +19,7 @@ from aleator.models.item_item import ItemItem, ItemTable, gram_rows
 from aleator.models.path import short_path
 from aleator.models.similarities import Block, dense_of
 from aleator.options import Between, Ranges
-from aleator.progress import progress
+from aleator.training.watch import stage
 
 _SMALL = 4096  # up to so many items the inverse is computed in float64, which costs little
 _ROWS = 1024  # rows of a block
@@ -75,9 +75,11 @@ class EASE(ItemItem):
                 return [scores]
 
             with torch.no_grad():
-                return float(held_out.measure(score).recall.mean())
+                found = float(held_out.measure(score).recall.mean())
+            path.advance(metric=found)
+            return found
 
-        with progress("EASE: l2 on held-out pairs", None):
+        with stage("EASE: l2 on held-out pairs", None) as path:
             self.keep("l2", short_path(judge, _START))
 
     def most_entries(self) -> int:

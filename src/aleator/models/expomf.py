@@ -81,6 +81,22 @@ class ExpoMF(Model):
         )
         self.table = FactorTable(users, items)
         self.item_exposure = torch.full((data.n_items,), self.exposure, device=self.torch_device)
+        self.go_on(stop)
+
+    @property
+    def goes_on(self) -> bool:
+        return not self._calibrated
+
+    def expand(self, before: Histories) -> None:
+        new = self.fitted.n_items - before.n_items
+        self.item_exposure = torch.cat([self.item_exposure, self.item_exposure.new_full((new,), self.exposure)])
+        super().expand(before)
+
+    def moved(self, x: Tensor, before: Users, after: Users) -> Tensor:
+        return super().moved(x, before, after) if self._calibrated else self.fold_in(after)
+
+    def go_on(self, stop: Stop) -> None:
+        data = self.fitted
         loop = Loop(
             max_epochs=self.max_epochs,
             batch_size=data.n_users,
@@ -91,7 +107,8 @@ class ExpoMF(Model):
             label=type(self).__name__,
         )
         em = EM(self, Histories(data.csr.T.tocsr(), self.torch_device))
-        self.log = loop.minimise(self.loss, [users, items, self.item_exposure], self.histories, stop, em)
+        parameters = [self.table.users, self.table.items, self.item_exposure]
+        self.log = loop.minimise(self.loss, parameters, self.histories, stop, em)
 
     def log_odds(self) -> Tensor:
         """[n_items] the log-odds that an unobserved pair with r_ui = 0 is exposed."""
@@ -129,10 +146,15 @@ class ExpoMF(Model):
             x[here] = descend(x[here], y, weight.mul_(self.precision), target, self.l2, steps)
         return seen
 
+    @property
+    def _calibrated(self) -> bool:
+        """Whether a linear map is part of the factors."""
+        return self.table.dim != self.dim
+
     def fold_in(self, users: Users) -> Tensor:
         """Fold-in by EM for each newcomer. If a linear map is part of the factors, fold-in is a linear map too."""
         items = self.table.items
-        if self.table.dim != self.dim:
+        if self._calibrated:
             return super().fold_in(users)
         rows, x = Histories.of_users(users, self.fitted.n_items), items.new_zeros(len(users), self.dim)
         for _ in range(_ROUNDS_FOR_NEW):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.kernels.fold_in import linear_map, padded
 from aleator.kernels.ragged import history_sum
 from aleator.models.calibration import Map
 
@@ -41,14 +42,16 @@ class FactorTable:
             self._newcomers = self.newcomer_map(everyone, histories)
         return self.summed(users) @ self._newcomers
 
+    def padded(self, histories: Histories) -> FactorTable:
+        """A copy with rows of 0 for the users and items that are new in `histories`. It folds in as this one does."""
+        made = FactorTable(padded(self.users, histories.n_users), padded(self.items, histories.n_items))
+        made._newcomers = self._newcomers
+        return made
+
     def newcomer_map(self, who: Tensor, histories: Histories) -> Tensor:
         """[dim + 1, dim] the linear map of `fold_in`, fitted on the users `who` (dense ids) by ridge regression."""
         users = histories.batch(who, trained=True)
-        made, known = self.summed(users).double(), self.users[users.index].double()
-        gram = made.T @ made
-        gram.diagonal().add_(1e-6 * gram.diagonal().mean() + 1e-12)
-        solved: Tensor = torch.linalg.solve(gram, made.T @ known)
-        return solved.to(self.users)
+        return linear_map(self.summed(users), self.users[users.index]).to(self.users)
 
     def summed(self, users: Users) -> Tensor:
         """[B, dim + 1] the sum of each history's item factors, divided by the root of its size, and a column of 1."""

@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from aleator.batches import Users
+from aleator.batches import Histories, Users
 from aleator.errors import require
-from aleator.kernels.ragged import history_sum
+from aleator.kernels.fold_in import padded, with_new_items
+from aleator.kernels.ragged import history_products, history_sum
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.squares import Negatives, squared_error
@@ -72,9 +73,22 @@ class FISM(Epochs, Model):
         self.z, self.q = normal(shape, shape, seed=self.seed, device=self.torch_device)
         if self.bias:
             self.q = torch.cat([self.q, torch.zeros_like(self.q[:, :1])], 1)
+        self.go_on(stop)
+
+    @property
+    def goes_on(self) -> bool:
+        return True
+
+    def go_on(self, stop: Stop) -> None:
         self.log = self.minimise(
             self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
         )
+
+    def expand(self, before: Histories) -> None:
+        both, n_items, dim = torch.cat([self.z, self.q], 1), self.fitted.n_items, self.z.shape[1]
+        self.z = padded(self.z, n_items)
+        both = with_new_items(both, lambda users: self._summed(users, self._kept(users)), before, self.histories)
+        self.z, self.q = both[:, :dim].contiguous(), both[:, dim:].contiguous()
 
     def parameters(self) -> list[Tensor]:
         return [self.z, self.q]
@@ -127,6 +141,11 @@ class FISM(Epochs, Model):
 
     def raw_factors(self, users: Users) -> tuple[Tensor, Tensor]:
         return self._summed(users, self._kept(users)), self.q
+
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor:
+        """<z_j, q_i> / sqrt(size of the history). The bias is the rest."""
+        products = history_products(self.z, self.q[:, : self.z.shape[1]], users, items)
+        return products * self._count(users, self._kept(users)).rsqrt()[:, None]
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The expectation from the rest of the history, as in training. None if training did not leave items out."""

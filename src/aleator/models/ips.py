@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from aleator.batches import Histories
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.mf import MF
@@ -51,6 +52,10 @@ class IPS(MF):
     def choose(self, held_out: HeldOut) -> None:
         self._weigh()
         super().choose(held_out)
+
+    def expand(self, before: Histories) -> None:
+        self._weigh()
+        super().expand(before)
 
     def _weigh(self) -> None:
         """Compute the weights of the items from their popularity."""

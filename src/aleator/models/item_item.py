@@ -48,6 +48,7 @@ class ItemTable:
         self.store = store
         self.level = level  # added to every score
         self._last: _Last | None = None
+        self._cut: tuple[tuple[int, int], Factors] | None = None  # the last of `low_rank`, by its rank and seed
 
     def block(self, users: Users, items: Tensor | None = None) -> Tensor:
         """Scores of all items or of `items`, [B, n]."""
@@ -65,8 +66,21 @@ class ItemTable:
             return self._sums(users)[users.row, users.item] + self.level
         return self.store.pairs(users) + self.level
 
+    def terms(self, users: Users, items: Tensor) -> Tensor:
+        """What each history item adds to the scores of its user's own items [B, k], [n, k]. The level is the rest."""
+        return users.weight[:, None] * self.store.entries(users.item, items[users.row])
+
     def low_rank(self, rank: int, seed: int) -> Factors:
-        """Factors of a batch whose inner products approximate the scores. One more dimension holds the level."""
+        """Factors of a batch whose inner products approximate the scores. One more dimension holds the level.
+
+        The last ones are kept, so that each newcomer does not cost a decomposition.
+        """
+        if self._cut is None or self._cut[0] != (rank, seed):
+            self._cut = None  # free the old ones first
+            self._cut = (rank, seed), self._decompose(rank, seed)
+        return self._cut[1]
+
+    def _decompose(self, rank: int, seed: int) -> Factors:
         left, right = low_rank(self.store, rank, seed)
         y = torch.cat([right, torch.ones_like(right[:, :1])], 1)
 
@@ -80,6 +94,7 @@ class ItemTable:
         """Make a linear map of the scores part of the matrix and the level."""
         self.level, top = line.y.tolist()
         self.store.scale(top - self.level)
+        self._cut = None
         self._forget()
 
     def _sums(self, users: Users) -> Tensor:
@@ -206,6 +221,9 @@ class ItemItem(Model):
 
     def raw_pairs(self, users: Users) -> Tensor:
         return self._fitted_table.pairs(users)
+
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor:
+        return self._fitted_table.terms(users, items)
 
     def low_rank(self, rank: int) -> Factors | None:
         return self._fitted_table.low_rank(rank, self.seed) if self.map is None else None

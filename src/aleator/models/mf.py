@@ -14,16 +14,17 @@ from torch import Tensor
 from aleator.batches import Histories, Users
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
-from aleator.kernels.least_squares import approach, least_squares, leave_one_out
+from aleator.kernels.least_squares import approach, history_terms, least_squares, leave_one_out, weighted_gram
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.factors import FactorTable
 from aleator.models.path import short_path
 from aleator.models.squares import Negatives, squared_error, squares_by_hand
 from aleator.options import Among, Between, Ranges
-from aleator.progress import progress
+from aleator.ranking.derived import Derived
 from aleator.training.loop import Log
 from aleator.training.stop import Stop
+from aleator.training.watch import phase, stage
 
 _OF_ADAM = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negatives")
 _OF_ALS = ("iterations",)
@@ -58,6 +59,7 @@ class MF(Epochs, Model):
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
 
     solved_by: str | None = field(default=None, init=False)  # "conjugate gradients" (ALS) or "adam"
+    _gram: Derived[Tensor] = field(default_factory=lambda: Derived(weighted_gram), init=False)  # for each fold-in
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
@@ -107,19 +109,15 @@ class MF(Epochs, Model):
         if self.solver == "adam":
             self._by_adam(stop)
         else:
-            self._by_als()
+            self._by_als(ALS(self), self.iterations)
 
     # Alternating least squares
 
-    def _by_als(self) -> None:
-        als = ALS(self)
-        with progress("MF by ALS", self.iterations) as shown:
-            for _ in range(self.iterations):
-                als.iterate()
-                shown.advance(1)
+    def _by_als(self, als: ALS, iterations: int) -> None:
+        als.iterate(iterations)
         # Users are solved exactly at the end. A user and a newcomer with the same history then get the same scores.
         self.table = FactorTable(least_squares(als.items, als.by_user, self.mu, self.penalty(als.by_user)), als.items)
-        self.solved_by, self.log = "conjugate gradients", Log(self.iterations)
+        self.solved_by, self.log = "conjugate gradients", Log(iterations)
 
     def choose(self, held_out: HeldOut) -> None:
         als, best, iterations = ALS(self), -1.0, _FIRST
@@ -129,17 +127,18 @@ class MF(Epochs, Model):
             nonlocal best, kept, iterations
             self.chosen = {"l2": l2}
             als.users, als.items = kept
-            for _ in range(iterations):
-                als.iterate()
+            with phase(f"l2 {l2:.4g}"):
+                als.iterate(iterations)
             als.solve_users()
             iterations = _NEXT
             self.table = FactorTable(als.users, als.items)
             found = self._recall(held_out)
+            path.advance(metric=found)
             if found > best:
                 best, kept = found, (als.users, als.items)
             return found
 
-        with progress("MF: l2 on held-out pairs", None):
+        with stage(f"{type(self).__name__}: l2 on held-out pairs", None) as path:
             self.keep("l2", short_path(judge, _START * (1 if self.frequency else als.mean_weight())))
 
     def penalty(self, rows: Histories) -> Tensor:
@@ -168,7 +167,7 @@ class MF(Epochs, Model):
     def _by_adam(self, stop: Stop) -> None:
         shapes = (self.fitted.n_users, self.dim), (self.fitted.n_items, self.dim)
         self.table = FactorTable(*normal(*shapes, seed=self.seed, device=self.torch_device))
-        self.log = self.minimise(self.loss, self.parameters(), self.histories, stop, seed=self.seed)
+        self.go_on(stop)
         self.solved_by = "adam"
 
     def parameters(self) -> list[Tensor]:
@@ -204,6 +203,31 @@ class MF(Epochs, Model):
         on_y = x.new_full((n_items,), self.mu * len(users)).index_add_(0, users.item, users.weight.to(x.dtype))
         return on_x[:, None], on_y[:, None]
 
+    # Updates
+
+    @property
+    def goes_on(self) -> bool:
+        return not self._calibrated
+
+    def expand(self, before: Histories) -> None:
+        """By ALS, users are solved with the items that are known, and then the new items with all users."""
+        if self.solver == "adam" or self._calibrated:
+            super().expand(before)
+            return
+        als, n = ALS(self, self.table.padded(self.histories)), before.n_items
+        als.solve_users()
+        als.solve_items_from(n)
+        self.table = FactorTable(als.users, als.items)
+
+    def moved(self, x: Tensor, before: Users, after: Users) -> Tensor:
+        return super().moved(x, before, after) if self._calibrated else self.fold_in(after)
+
+    def go_on(self, stop: Stop) -> None:
+        if self.solver == "adam":
+            self.log = self.minimise(self.loss, self.parameters(), self.histories, stop, seed=self.seed)
+        else:
+            self._by_als(ALS(self, self.table), stop.epochs or 0)
+
     # Newcomers, and residuals out of sample
 
     @property
@@ -215,8 +239,15 @@ class MF(Epochs, Model):
         """Fold-in by least squares for each newcomer. If the factors are calibrated, it is a linear map instead."""
         if self._calibrated:
             return super().fold_in(users)
+        rows, items = self.rows(users), self.table.items
+        return least_squares(items, rows, self.mu, self.penalty(rows), self._gram(items, self.mu))
+
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor | None:
+        """The terms of the least squares that give the factors of a user. There are none with another solver."""
+        if self.solver != "als" or self._calibrated:
+            return None
         rows = self.rows(users)
-        return least_squares(self.table.items, rows, self.mu, self.penalty(rows))
+        return history_terms(self.table.items, rows, self.mu, self.penalty(rows), items)
 
     def out_of_sample_pairs(self, users: Users) -> Tensor | None:
         """The closed form of least squares without one pair of the user."""
@@ -228,32 +259,45 @@ class MF(Epochs, Model):
 
 
 class ALS:
-    """Alternating least squares for a model: its factors, which start at random, and the pairs of users and items.
+    """Alternating least squares for a model: its factors, and the pairs of users and items. They start at random.
 
     Each half of an iteration takes a few steps of conjugate gradients from the factors of the iteration before. That is
     far quicker than solving it exactly, and it ends at the same place.
     """
 
-    def __init__(self, model: MF) -> None:
+    def __init__(self, model: MF, start: FactorTable | None = None) -> None:
         self.model, device = model, model.torch_device
         self.by_user, self.by_item = model.rows(), Histories(model.matrix().T.tocsr(), device)
         draw = torch.Generator().manual_seed(model.seed)
         self.items = 0.01 * torch.rand((self.by_user.n_items, model.dim), generator=draw).to(device)
         self.items[self.by_item.size == 0] = 0  # their least squares solution
         self.users = self.items.new_zeros((self.by_user.n_users, model.dim))
+        if start is not None:
+            self.users, self.items = start.users, start.items
         self._batches = [rows.batch(torch.arange(rows.n_users)) for rows in self._sides]
 
     @property
     def _sides(self) -> tuple[Histories, Histories]:
         return self.by_user, self.by_item
 
-    def iterate(self) -> None:
-        """Solve for the users, then for the items."""
-        self.solve_users()
-        self.items = self._solve(1, self.items, self.users)
+    def iterate(self, times: int) -> None:
+        """Solve for the users, then for the items, `times` times."""
+        with stage(f"{type(self.model).__name__} by ALS", times) as told:
+            for _ in range(times):
+                self.solve_users()
+                self.items = self._solve(1, self.items, self.users)
+                told.advance()
 
     def solve_users(self) -> None:
         self.users = self._solve(0, self.users, self.items)
+
+    def solve_items_from(self, first: int) -> None:
+        """Solve exactly for the items from the dense id `first` on."""
+        index = torch.arange(first, self.by_item.n_users)
+        rows = Histories.of_users(self.by_item.batch(index), self.by_item.n_items)
+        model = self.model
+        found = least_squares(self.users, rows, model.mu, model.penalty(rows))
+        self.items = torch.cat([self.items[:first], found])
 
     def _solve(self, side: int, x: Tensor, y: Tensor) -> Tensor:
         model, rows = self.model, self._sides[side]

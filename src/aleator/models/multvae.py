@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from aleator.batches import Users
+from aleator.batches import Histories, Users
 from aleator.errors import require
+from aleator.kernels.fold_in import padded, with_new_items
 from aleator.kernels.ragged import history_sum
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
@@ -19,6 +20,7 @@ from aleator.models.path import Path
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
 from aleator.training.stop import Stop
+from aleator.training.watch import phase
 
 _LARGEST = 10.0  # largest log-variance, so that exp does not overflow
 _DROPOUTS = (0.0, 0.5)  # none, and that of Liang et al.
@@ -101,7 +103,8 @@ class MultVAE(Epochs, Model):
         best = 0.0
         for dropout in _DROPOUTS:
             self.chosen = {"dropout": dropout}
-            self._train(Stop(metric))
+            with phase(f"dropout {dropout:g}"):
+                self._train(Stop(metric))
             tried[dropout] = metric()
             if dropout == best or tried[dropout] > tried[best]:
                 best, kept = dropout, (self.parameters(), self.log)
@@ -119,9 +122,25 @@ class MultVAE(Epochs, Model):
             torch.cat([table, torch.zeros_like(table[:1])]) for table in (encoder, gaussian, decoder)
         )
         self.item_factors = torch.cat([items, torch.zeros_like(items[:, :1])], 1)
+        self.go_on(stop)
+
+    @property
+    def goes_on(self) -> bool:
+        return True
+
+    def go_on(self, stop: Stop) -> None:
         self.log = self.minimise(
             self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
         )
+
+    def expand(self, before: Histories) -> None:
+        items, bias = self.encoder[:-1], self.encoder[-1:]
+        both = torch.cat([items, self.item_factors], 1)
+        self.encoder = torch.cat([padded(items, self.fitted.n_items), bias])
+        both = with_new_items(both, lambda users: self.raw_factors(users)[0], before, self.histories)
+        items, self.item_factors = (part.contiguous() for part in both.split([self.hidden, self.hidden + 1], 1))
+        self.encoder = torch.cat([items, bias])
+        self.gaussian, self.decoder = self.gaussian.clone(), self.decoder.clone()  # training writes into them
 
     def parameters(self) -> list[Tensor]:
         return [self.encoder, self.gaussian, self.decoder, self.item_factors]

@@ -74,7 +74,15 @@ class PMF(Epochs, Model):
         scale = level.abs().mean().sqrt().clamp_min(0.1)
         users[:, 0], items[:, 0] = scale, level / scale
         self.table = FactorTable(users, items)
-        self.log = self.minimise(self.loss, [users, items], self.histories, stop, seed=self.seed)
+        self.go_on(stop)
+
+    @property
+    def goes_on(self) -> bool:
+        return True
+
+    def go_on(self, stop: Stop) -> None:
+        parameters = [self.table.users, self.table.items]
+        self.log = self.minimise(self.loss, parameters, self.histories, stop, seed=self.seed)
 
     @torch.no_grad()
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:

@@ -42,6 +42,10 @@ class Dense:
         scores = [weight @ self.table[item[:, None], item] for item, weight in histories]
         return torch.cat([users.weight[:0], *scores])  # the empty tensor is for a batch without users
 
+    def entries(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The entries of S in each of these rows [n] and its own columns [n, k]."""
+        return self.table[rows[:, None], columns]
+
     def times(self, table: Tensor) -> Tensor:
         """S times a table [n_items, dim]."""
         return self.table @ table
@@ -62,7 +66,10 @@ class Dense:
 
 
 class Sparse:
-    """S as a sparse matrix by rows. The entries of row j are `column` and `value` from start[j] up to start[j + 1]."""
+    """S as a sparse matrix by rows. The entries of row j are `column` and `value` from start[j] up to start[j + 1].
+
+    The columns of a row ascend.
+    """
 
     def __init__(self, start: Tensor, column: Tensor, value: Tensor) -> None:
         self.start, self.column, self.value = start, column, value
@@ -102,6 +109,19 @@ class Sparse:
             item, weight = all_items[start:end], all_weights[start:end]
             scores.append((self._matrix[item].T @ weight)[item])
         return torch.from_numpy(np.concatenate(scores))
+
+    def entries(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The entries of S in each of these rows [n] and its own columns [n, k]."""
+        if not len(self.column):
+            return self.value.new_zeros(columns.shape)
+        low, end = (self.start[each][:, None].expand_as(columns) for each in (rows, rows + 1))
+        high, last = end, len(self.column) - 1
+        for _ in range(int(self.start.diff().amax()).bit_length()):  # all searches halve their ranges together
+            middle = (low + high) // 2
+            below = (low < high) & (self.column[middle.clamp_max(last)] < columns)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        place = low.clamp_max(last)
+        return torch.where((low < end) & (self.column[place] == columns), self.value[place], 0)
 
     def _parts(self, users: Users) -> list[Users]:
         """The batch in parts that are small enough for the memory of a GPU: their entries of S and their scores."""

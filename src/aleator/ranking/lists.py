@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aleator.batches import Users
+from aleator.batches import Histories, Users
+from aleator.data.arrays import Array, flat, picked
+from aleator.data.attributes import Where, matching
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
 from aleator.errors import AleatorError, require
+from aleator.progress import each
+from aleator.ranking.contributions import as_lists, check_count, history_items
 from aleator.ranking.top import blocks, top_k
 
 if TYPE_CHECKING:
@@ -32,17 +36,25 @@ def dense_items(of: Recommender, items: Any, name: str = "items") -> Tensor:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The items that may be listed."""
+    """The items that may be listed. `allow` and `deny` have a row for each user who is asked for."""
 
-    mask: Tensor | None  # [n_items] for all users; None for all items
-    allow: list[Tensor] | None  # the dense ids that each user may get; None without lists for each user
-    deny: list[Tensor] | None  # the dense ids that each user must not get
+    mask: Tensor | None = None  # [n_items] for all users; None for all items
+    allow: Histories | None = None  # the items that each user may get, ascending; None without lists for each user
+    deny: Histories | None = None  # the items that each user must not get
+    whole: bool = True  # whether they are all trained items, so that ranks mean what they mean in an evaluation
 
     @classmethod
     def of(
-        cls, model: Recommender, names: list[Any], allow: Items | None, deny: Items | None, untrained: bool
+        cls,
+        model: Recommender,
+        names: Callable[[], list[Any]],
+        *,
+        allow: Items | None = None,
+        deny: Items | None = None,
+        where: Where | None = None,
+        untrained: bool = False,
     ) -> Candidates:
-        """From what `recommend` was given."""
+        """From what `recommend` was given. `names` gives the users who are asked for."""
         mask = torch.from_numpy(model.fitted.popularity > 0).to(model.torch_device)
         if untrained:
             mask = torch.ones_like(mask)
@@ -52,36 +64,37 @@ class Candidates:
             mask &= allowed
         if deny is not None and not isinstance(deny, Mapping):
             mask[dense_items(model, deny, "deny")] = False
+        if where is not None:
+            mask &= torch.from_numpy(matching(model.fitted.attributes, where, len(mask))).to(mask.device)
         return cls(
             None if bool(mask.all()) else mask,
-            _each(model, names, allow, "allow") if isinstance(allow, Mapping) else None,
-            _each(model, names, deny, "deny") if isinstance(deny, Mapping) else None,
+            _each(model, names(), allow, "allow") if isinstance(allow, Mapping) else None,
+            _each(model, names(), deny, "deny") if isinstance(deny, Mapping) else None,
+            whole=not untrained and allow is None and deny is None and not where,
         )
 
     def hidden(self, first: int, block: Users, filter_seen: bool) -> Users | None:
         """What the users of a block must not get, as their histories. `first` is the place of the first of them."""
         if self.deny is None:
             return block if filter_seen else None
-        lists = self.deny[first : first + len(block)]
-        size = torch.tensor([len(items) for items in lists], device=block.row.device)
-        item = torch.cat([block.item[:0], *lists])
-        row = torch.repeat_interleave(torch.arange(len(block), device=block.row.device), size)
+        denied = self.deny.batch(torch.arange(first, first + len(block)))
+        row, item = denied.row, denied.item
         if filter_seen:
             row, item = torch.cat([block.row, row]), torch.cat([block.item, item])
-        return Users(block.index, row, item, torch.ones_like(item, dtype=torch.float32), size)
+        return Users(block.index, row, item, torch.ones_like(item, dtype=torch.float32), denied.size)
 
     def allowed(self, first: int, block: Users) -> Tensor | None:
         """The items that each user of a block may get, [B, width], -1 for none. None without lists for each user."""
         if self.allow is None:
             return None
-        lists = self.allow[first : first + len(block)]
-        padded = block.index.new_full((len(block), max([1, *map(len, lists)])), -1)
-        for row, items in enumerate(lists):
-            padded[row, : len(items)] = items
+        own = self.allow.batch(torch.arange(first, first + len(block)))
+        padded = own.item.new_full((len(block), max([1, *own.size.tolist()])), -1)
+        column = torch.arange(len(own.row), device=own.row.device) - (own.size.cumsum(0) - own.size)[own.row]
+        padded[own.row, column] = own.item
         return padded
 
 
-def _each(model: Recommender, names: list[Any], lists: Mapping[Any, Any], name: str) -> list[Tensor]:
+def _each(model: Recommender, names: list[Any], lists: Mapping[Any, Any], name: str) -> Histories:
     """The dense ids of each user's own list, ascending. Without a list, `allow` refuses a user."""
     asked = set(names)
     strangers = [user for user in lists if user not in asked]
@@ -91,7 +104,8 @@ def _each(model: Recommender, names: list[Any], lists: Mapping[Any, Any], name: 
         without = [user for user in names if user not in lists]
         told = "give a list for each user, or one list for all"
         require(not without, f"allow has no list for {without[0] if without else None!r}", told)
-    return [dense_items(model, lists.get(user, []), f"{name} of {user!r}").sort().values for user in names]
+    own = [dense_items(model, lists.get(user, []), f"{name} of {user!r}").sort().values.cpu() for user in names]
+    return Histories.of_lists(own, model.fitted.n_items, model.torch_device)
 
 
 def _best_allowed(
@@ -108,6 +122,52 @@ def _best_allowed(
     return values, items.gather(1, place.clamp_min(0)).masked_fill(place < 0, -1)
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """The lists of several users, a row for each listed item: user by user, from the best item on."""
+
+    place: Array  # [n] place of the user among those who were asked for
+    item: Array  # [n] dense ids
+    columns: dict[str, Array]  # rank, score and what stands beside it, [n] each; lists of dense ids are [n, explain]
+
+
+def ranked(
+    of: Recommender,
+    users: Users,
+    k: int,
+    candidates: Candidates,
+    *,
+    filter_seen: bool = True,
+    explain: int | None = None,
+    memory: int | None = None,
+) -> Ranked:
+    """The k best candidates of each user, in blocks of users that fit into `memory` bytes.
+
+    `explain` is the number of history items in each of the columns of `history_items`.
+    """
+    size, chunk = blocks(len(users), of.fitted.n_items, of.torch_device, memory)
+    found: dict[str, list[Array]] = {}
+    # without users it runs once, so that the columns are there
+    for first in each("recommending", range(0, max(len(users), 1), size)):
+        block = users.part(first, min(first + size, len(users)))
+        hidden, allowed = candidates.hidden(first, block, filter_seen), candidates.allowed(first, block)
+        with torch.no_grad():
+            if allowed is None:
+                values, items = of.top(block, k, seen=hidden, candidates=[candidates.mask], chunk=chunk)[0]
+            else:
+                values, items = _best_allowed(of, block, k, hidden, candidates.mask, allowed)
+            whole = filter_seen and candidates.whole
+            parts = {"score": values} | of.beside_score(block, values, whole) | of.beside_item(block, items)
+            parts |= {} if explain is None else history_items(of, block, items, explain)
+        row, column = (items >= 0).nonzero(as_tuple=True)
+        rows = {"place": first + row, "item": items[row, column], "rank": column + 1}
+        rows |= {name: value[row, column] for name, value in parts.items()}
+        for name, value in rows.items():
+            found.setdefault(name, []).append((value.double() if value.is_floating_point() else value).cpu().numpy())
+    columns = {name: np.concatenate(values) for name, values in found.items()}
+    return Ranked(columns.pop("place"), columns.pop("item"), columns)
+
+
 def lists(
     of: Recommender,
     users: Any,
@@ -116,43 +176,37 @@ def lists(
     filter_seen: bool,
     allow: Items | None,
     deny: Items | None,
+    where: Where | None,
     untrained: bool,
+    explain: int | None,
     memory: int | None,
 ) -> Any:
     """The k best items of each user, as a frame; see `Recommender.recommend`."""
     data = of.fitted
-    whole_number = type(k) is not bool and isinstance(k, (int, np.integer)) and k >= 1
-    require(whole_number, f"k is {k!r}", "give a whole number of at least 1")
-    require(k <= data.n_items, f"k is {k} but there are {data.n_items} items", f"give a k of at most {data.n_items}")
+    check_k(k, data.n_items)
+    check_count(explain, "explain")
     whole = of.users(users)
-    names = _names(of, users) if isinstance(users, Users) else list(users)
-    candidates = Candidates.of(of, names, allow, deny, untrained)
-    whole_lists = filter_seen and not untrained and allow is None and deny is None
-    size, chunk = blocks(len(whole), data.n_items, of.torch_device, memory)
-    columns: dict[str, list[Any]] = {}
-    for first in range(0, max(len(whole), 1), size):  # without users it runs once, so that the columns are there
-        block = whole.part(first, min(first + size, len(whole)))
-        hidden, allowed = candidates.hidden(first, block, filter_seen), candidates.allowed(first, block)
-        with torch.no_grad():
-            if allowed is None:
-                values, items = of.top(block, k, seen=hidden, candidates=[candidates.mask], chunk=chunk)[0]
-            else:
-                values, items = _best_allowed(of, block, k, hidden, candidates.mask, allowed)
-            parts = {"score": values} | of.beside_score(block, values, whole_lists) | of.explain(block, items)
-        place, rank = (items >= 0).nonzero(as_tuple=True)
-        rows = {
-            "user_id": [names[first + p] for p in place.tolist()],
-            "item_id": data.items.decode(items[place, rank].cpu().numpy()).tolist(),
-            "rank": (rank + 1).tolist(),
-        }
-        rows |= {name: value[place, rank].tolist() for name, value in parts.items()}
-        for name, values in rows.items():
-            columns.setdefault(name, []).extend(values)
+    names = names_of(of, users, whole)
+    candidates = Candidates.of(of, names.tolist, allow=allow, deny=deny, where=where, untrained=untrained)
+    found = ranked(of, whole, k, candidates, filter_seen=filter_seen, explain=explain, memory=memory)
+    columns = {"user_id": picked(names, found.place), "item_id": data.items.decode(found.item)}
+    columns |= as_lists(of, found.columns)
     if data.titles is not None:
-        columns["title"] = data.titles[data.items.encode(columns["item_id"])].astype(object).tolist()
+        columns["title"] = picked(data.titles, found.item)
     return to_frame(columns, data.frame)
 
 
-def _names(of: Recommender, users: Users) -> list[Any]:
-    known = of.fitted.users.decode(users.index.clamp_min(0).cpu().numpy()).tolist()
-    return [name if index >= 0 else None for name, index in zip(known, users.index.tolist(), strict=True)]
+def check_k(k: Any, n_items: int) -> None:
+    """Refuse a k that is no number of items."""
+    whole_number = type(k) is not bool and isinstance(k, (int, np.integer)) and k >= 1
+    require(whole_number, f"k is {k!r}", "give a whole number of at least 1")
+    require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
+
+
+def names_of(of: Recommender, asked: Any, users: Users) -> Array:
+    """The ids of the users who were asked for, [B], or the names of newcomers. None for a newcomer without a name."""
+    if isinstance(asked, Mapping):
+        return flat(list(asked))
+    index = users.index.cpu().numpy()
+    known = of.fitted.users.decode(index.clip(0))
+    return known if (index >= 0).all() else np.where(index >= 0, known.astype(object), None)

@@ -59,7 +59,7 @@ def rerank(by: Recommender, candidates: Any, k: int | None, missing: Missing) ->
 
 @torch.no_grad()
 def _columns(by: Recommender, users: Array, place: Array, item: Array) -> dict[str, Array]:
-    """The score and the columns of `explain` for each pair (users[place], item), [n] each. `place` ascends."""
+    """The score and the columns of `beside_item` for each pair (users[place], item), [n] each. `place` ascends."""
     found: dict[str, list[Array]] = {}
     size, _ = blocks(len(users), by.fitted.n_items, by.torch_device)
     for first in range(0, max(len(users), 1), size):  # without users it runs once, so that the columns are there
@@ -71,7 +71,7 @@ def _columns(by: Recommender, users: Array, place: Array, item: Array) -> dict[s
         padded = np.full((len(batch), int(column.max(initial=-1)) + 1), -1)
         padded[row, column] = item[rows]
         items = torch.from_numpy(padded).to(by.torch_device)
-        parts = {"score": by.score_listed(batch, items)} | by.explain(batch, items)
+        parts = {"score": by.score_listed(batch, items)} | by.beside_item(batch, items)
         for name, values in parts.items():
             found.setdefault(name, []).append(values.cpu().numpy()[row, column])
     return {name: np.concatenate(values) for name, values in found.items()}

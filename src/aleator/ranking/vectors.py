@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,24 +54,16 @@ class Vectors:
 def vectors(of: Recommender, users: Who | None, rank: int | None) -> Vectors:
     """The vectors of users and of all items; see `Recommender.vectors`."""
     data = of.fitted
-    whole = of.histories.batch(torch.arange(data.n_users)) if users is None else of.users(users)
     factors = of.factors if rank is None else _low_rank(of, rank)
-    made: NDArray[np.float32] | None = None
-    size, _ = blocks(len(whole), data.n_items, of.torch_device)
-    for first in range(0, max(len(whole), 1), size):  # without users it runs once, so that the vectors have a shape
-        block = whole.part(first, min(first + size, len(whole)))
-        found = factors(block)
-        if found is None:
-            raise AleatorError(
-                f"the scores of this {type(of).__name__} are not inner products of vectors",
-                "use recommend, or give rank= if it scores by an item-item matrix",
-            )
-        x, y = found
-        empty = (block.size == 0)[:, None]
-        if made is None:
-            made = np.empty((len(whole), x.shape[1] + 1), np.float32)
-        made[first : first + len(block)] = torch.cat([x.masked_fill(empty, 0), empty.to(x)], 1).cpu().numpy()
-    assert made is not None, "there was a block"
+    sides = factors(of.histories.batch(torch.arange(0)))
+    if sides is None:
+        raise _no_vectors(of)
+    y = sides[1]
+    whole = of.histories.batch(torch.arange(data.n_users)) if users is None else of.users(users)
+    made, first = np.empty((len(whole), y.shape[1] + 1), np.float32), 0
+    for block in user_vectors(of, whole, rank):
+        made[first : first + len(block)] = block
+        first += len(block)
     share = torch.from_numpy(data.popularity / data.n_users).to(y)
     return Vectors(
         user_ids=_ids(of, users, whole),
@@ -81,6 +73,35 @@ def vectors(of: Recommender, users: Who | None, rank: int | None) -> Vectors:
         trained=data.popularity > 0,
         recall=None if rank is None else _recall(of, factors),
     )
+
+
+@torch.no_grad()
+def user_vectors(of: Recommender, users: Users, rank: int | None) -> Iterator[NDArray[np.float32]]:
+    """The vectors of a batch, in blocks [n, dim]. The vectors of the items are not touched, except with a `rank`."""
+    side = of.user_factors if rank is None else _user_side(_low_rank(of, rank))
+    size, _ = blocks(len(users), of.fitted.n_items, of.torch_device)
+    for first in range(0, len(users), size):
+        block = users.part(first, min(first + size, len(users)))
+        x = side(block)
+        if x is None:
+            raise _no_vectors(of)
+        empty = (block.size == 0)[:, None]
+        yield torch.cat([x.masked_fill(empty, 0), empty.to(x)], 1).float().cpu().numpy()
+
+
+def _no_vectors(of: Recommender) -> AleatorError:
+    return AleatorError(
+        f"the scores of this {type(of).__name__} are not inner products of vectors",
+        "use recommend, or give rank= if it scores by an item-item matrix",
+    )
+
+
+def _user_side(factors: Factors) -> Callable[[Users], Tensor | None]:
+    def side(users: Users) -> Tensor | None:
+        found = factors(users)
+        return None if found is None else found[0]
+
+    return side
 
 
 def _ids(of: Recommender, users: Any, whole: Users) -> Array:

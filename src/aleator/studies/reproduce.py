@@ -46,6 +46,7 @@ BEYOND = (
     "reliability",
     "confidence",
     "grafts",
+    "update",
 )
 NAMES = (*PAPER, "beyond")
 DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", "ml-100k", "coat", *WORLDS)

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,16 +18,14 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
 from aleator.errors import require
-from aleator.progress import progress
 from aleator.training.stop import Stop
+from aleator.training.watch import stage
 
 Loss = Callable[[Users, torch.Generator], Tensor]
 """The loss of a batch, summed over its users. The generator is for what is drawn at random.
 
 It has an autograd graph. Or it has none, and has written gradients by hand: those of its mean over the users.
 """
-Watcher = Callable[[str, int, float], None]  # takes the label of a training, the epoch and the metric
-_watcher: ContextVar[Watcher] = ContextVar("watcher", default=lambda label, epoch, metric: None)
 
 
 class Optimizer(Protocol):
@@ -68,6 +65,20 @@ def epochs_of(log: Log | None) -> int | None:
     return None if log is None else max(log.best_epoch, 1)
 
 
+def epochs_due(log: Log | None, before: float, after: float) -> int:
+    """How many epochs an update takes: those of the fit, by the share of new pairs to those of the fit.
+
+    `before` and `after` are the shares of all pairs that came since the fit, without and with this update. So a hundred
+    small updates take as many epochs as a large one, and none of them starts to train for too long.
+
+    >>> log = Log(best_epoch=40)
+    >>> epochs_due(log, 0.0, 0.1), epochs_due(log, 0.0, 0.01), epochs_due(log, 0.02, 0.03)
+    (4, 0, 1)
+    """
+    best = 0 if log is None else log.best_epoch
+    return int(best * after) - int(best * before)
+
+
 @dataclass(kw_only=True)
 class Loop:
     """The options of a training: Adam(W) over batches of users, with early stopping."""
@@ -100,8 +111,8 @@ class Loop:
         """
         optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
         batches, draws = _Batches(histories, self), torch.Generator(self.device).manual_seed(self.seed)
-        best, log, last = _Best(self, parameters, stop), Log(), stop.epochs or self.max_epochs
-        with progress(self.label, last) as shown:
+        best, log, last = _Best(self, parameters, stop), Log(), self.max_epochs if stop.epochs is None else stop.epochs
+        with stage(self.label, last) as told:
             for epoch in range(1, last + 1):
                 start = time.perf_counter()
                 row = {"epoch": epoch, "loss": self._pass(loss, parameters, batches, draws, optimizer)}
@@ -111,10 +122,9 @@ class Loop:
                 if stop.metric is not None and (epoch % self.check_every == 0 or epoch == last):
                     optimizer.settle()
                     row["metric"] = stop.metric()
-                    _watcher.get()(self.label, epoch, row["metric"])
                     best.see(epoch, row["metric"])
                 log.rows.append(row)
-                shown.advance(1, **{name: f"{value:.4f}" for name, value in row.items() if name != "epoch"})
+                told.advance(row["loss"], row.get("metric"))
                 if best.stale >= self.patience:
                     break
         optimizer.settle()
@@ -196,16 +206,6 @@ def trainable(parameters: Sequence[Tensor]) -> Iterator[None]:
     finally:
         for parameter in parameters:
             parameter.requires_grad_(False).grad = None
-
-
-@contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
-    """Inside, every training calls `watcher` after each check. An exception of the watcher ends the training."""
-    before = _watcher.set(watcher)
-    try:
-        yield
-    finally:
-        _watcher.reset(before)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import torch
 from aleator.errors import AleatorError, require
 from aleator.options import Among, Between
 from aleator.progress import progress
-from aleator.training.loop import watching
+from aleator.training.watch import Epoch, watching
 
 if TYPE_CHECKING:
     import optuna
@@ -172,10 +172,10 @@ def _attempt(study: optuna.Study, search: Search) -> None:
     trial = study.ask()
     known: list[str] | None = trial.user_attrs.get("defaults")  # None unless this is the trial of the defaults
 
-    def watch(label: str, epoch: int, metric: float) -> None:
+    def watch(told: Epoch) -> None:
         """Report each check of the training. The trial of the defaults is never pruned."""
-        if search.watched(label):
-            trial.report(metric, epoch)
+        if told.metric is not None and search.watched(told.stage):
+            trial.report(told.metric, told.epoch)
             if known is None and trial.should_prune():
                 raise optuna.TrialPruned
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.errors import AleatorError
 from aleator.options import Configurable
+from aleator.ranking.contributions import Terms, leave_one_out
 from aleator.training.loop import Log
 from aleator.training.stop import Stop
 from aleator.uncertainty.objective import Objective
@@ -41,6 +43,13 @@ class Estimator(Configurable, ABC):
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
         """Minimise the objective over all pairs. `stop` says when training ends."""
 
+    def expand(self, before: Histories, after: Histories) -> None:
+        """Make what scores need of the items that are new in `after`, without training. `before` is what it knew."""
+        raise AleatorError(f"a {type(self).__name__} cannot be updated", "fit again")
+
+    def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        """Minimise the objective from what was learned on. It writes into tensors that `expand` made."""
+
     @abstractmethod
     def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
         """The log-variances s of a batch, [B, n_items] or [B, len(items)]."""
@@ -48,6 +57,10 @@ class Estimator(Configurable, ABC):
     def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
         """p [B, dim] and q [n_items, dim], whose inner products are the log-variances. None if there are none."""
         return None
+
+    def terms(self, users: Users, items: Tensor) -> Terms:
+        """What each item of a history adds to the log-variances of its user's own items (dense ids [B, k])."""
+        return Terms(leave_one_out(self.log_variance, users, items), exact=False)
 
     @abstractmethod
     def observed(self, users: Users) -> Tensor:

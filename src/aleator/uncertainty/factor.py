@@ -14,8 +14,10 @@ from torch.nn import functional as F
 from aleator.batches import Histories, Users
 from aleator.device import require_memory
 from aleator.errors import require
-from aleator.kernels.ragged import pair_products
+from aleator.kernels.fold_in import padded, with_new_items
+from aleator.kernels.ragged import history_products, pair_products
 from aleator.options import Among, Between, Ranges
+from aleator.ranking.contributions import Terms
 from aleator.training.row_adam import RowAdam
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
@@ -47,9 +49,9 @@ class FactorEstimator(ProductEstimator):
     `self_exclude` leaves an observed item out of the history when its own loss is computed. The size of the history is
     then one less. At recommendation time, a candidate is not part of the history either.
 
-    `init="spectral"` starts from the leading singular vectors of the interactions. It takes a tenth of the epochs that
-    random projections (the paper's) need. A number is the standard deviation of random projections. "auto" is spectral
-    if `dim` is far below the number of items. The values of the other "auto" options depend on the start.
+    `init="spectral"` starts from the leading singular vectors of the interactions, so that few epochs remain. A
+    number is the standard deviation of random projections (the paper's). "auto" is spectral if `dim` is far below the
+    number of items. The values of the other "auto" options depend on the start.
     """
 
     dim: int = 1024  # dimensions of z and q
@@ -78,11 +80,23 @@ class FactorEstimator(ProductEstimator):
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
-        n_items = histories.n_items
-        spectral = self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
-        plan = self.schedule(spectral, n_items, histories.device)
         self._require_memory(histories, checked=stop.metric is not None)
+        spectral = self._starts_spectral(histories.n_items)
         self.z, self.q = self._start(histories, expectation, objective, spectral)
+        self.go_on(histories, expectation, objective, stop)
+
+    def _starts_spectral(self, n_items: int) -> bool:
+        return self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
+
+    def expand(self, before: Histories, after: Histories) -> None:
+        both, dim = torch.cat([self.z, self.q], 1), self.z.shape[1]
+        self.z = padded(self.z, after.n_items)
+        both = with_new_items(both, lambda users: self.factors(users)[0], before, after)
+        self.z, self.q = both[:, :dim].contiguous(), both[:, dim:].contiguous()
+
+    def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        n_items = histories.n_items
+        plan = self.schedule(self._starts_spectral(n_items), n_items, histories.device)
         rows = self._row_optimizer(histories, plan)
         gradients = [] if rows else [torch.empty_like(parameter) for parameter in self.parameters()]
 
@@ -163,6 +177,13 @@ class FactorEstimator(ProductEstimator):
     def factors(self, users: Users) -> tuple[Tensor, Tensor]:
         summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
         return ACTIVATIONS[self.activation](summed * scale[:, None]), self.q
+
+    def terms(self, users: Users, items: Tensor) -> Terms:
+        """<z_j, q_i> / sqrt(size of the history), if the activation is linear."""
+        if self.activation != "linear":
+            return super().terms(users, items)
+        _, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
+        return Terms(history_products(self.z, self.q, users, items) * scale[users.row, None], exact=True)
 
     def observed(self, users: Users) -> Tensor:
         if not self.self_exclude:

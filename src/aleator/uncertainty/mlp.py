@@ -11,6 +11,7 @@ from torch import Tensor
 from aleator.batches import Histories, Users
 from aleator.device import require_memory
 from aleator.errors import require
+from aleator.kernels.fold_in import padded, with_new_items
 from aleator.kernels.ragged import history_sum
 from aleator.options import Among, Between, Ranges
 from aleator.training.loop import trainable
@@ -57,6 +58,17 @@ class MLPEstimator(ProductEstimator):
         needed = 4 * (5 + (stop.metric is not None)) * (2 * n_items * self.hidden + self.hidden**2)
         require_memory(needed, histories.device, f"an estimator of {n_items} items and {self.hidden} hidden units")
         self._start(n_items, histories.device)
+        self.go_on(histories, expectation, objective, stop)
+
+    def expand(self, before: Histories, after: Histories) -> None:
+        both, n = torch.cat([self.w1, self.q], 1), self.hidden
+        self.w1 = padded(self.w1, after.n_items)
+        both = with_new_items(both, lambda users: self.factors(users)[0], before, after)
+        self.w1, self.q = both[:, :n].contiguous(), both[:, n:].contiguous()
+        self.b1, self.w2, self.b2 = self.b1.clone(), self.w2.clone(), self.b2.clone()  # training writes into them
+
+    def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        n_items = histories.n_items
         with trainable([self.w1, self.b1, self.w2, self.b2]):  # the gradient of q is computed by hand
 
             def loss(users: Users, draw: torch.Generator) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from aleator.batches import Histories
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
+from aleator.progress import beat
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.step import shorter
@@ -46,6 +47,7 @@ def singular_vectors(histories: Histories, k: int, generator: torch.Generator) -
         users = history_sum(_orthonormal(found), everyone, weight)
         found = torch.zeros_like(found)
         add_by_item(found, users, everyone, weight)
+        beat()
     found = _orthonormal(found)
     users = history_sum(found, everyone, weight)
     squares, rotation = torch.linalg.eigh((users.T @ users).double())

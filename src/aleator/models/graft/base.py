@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,6 +56,11 @@ class Grafted(Model):
         self.notes = []
         return self.source
 
+    def __sklearn_clone__(self) -> Self:
+        made = super().__sklearn_clone__()
+        made.source, made.user_ids, made.item_ids = self.source, self.user_ids, self.item_ids
+        return made
+
     def places(self, n_users: int, n_items: int) -> tuple[Array, Array]:
         """The model's row of each user [n_users] and each item [n_items] of the data, -1 for none.
 
@@ -72,6 +77,10 @@ class Grafted(Model):
             "give the data that the model was fitted on",
         )
         return users, items
+
+    @property
+    def follows_histories(self) -> bool:
+        return self.scores_histories
 
     def fit_map(self, held_out: HeldOut | None) -> Map | None:
         made = fit_map(self.evidence(None if held_out is None else held_out.held), self.calibrate, self.torch_device)

@@ -8,22 +8,23 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 from safetensors import SafetensorError, safe_open
 
+from aleator.data.archives import check_archive
 from aleator.data.arrays import Array
 from aleator.data.files import format_of, require_file
+from aleator.data.limits import Limit
 from aleator.data.reading import Reading
 from aleator.data.tables import read_table
-from aleator.errors import AleatorError, need, require, unreadable
+from aleator.errors import need, require, unreadable
 
 Named = tuple[Any, Array | None]  # a matrix, and the ids of its rows if the file has them
 TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of scores
 _PACKED = 64  # parquet takes at most so many times its size in memory: factors hardly shrink
-_DEFLATED = 1100  # the same for a zip archive: deflate cannot pack more
 _FACTORS = "give a .npy, .safetensors or .parquet file, or a folder of parquet files"
 
 
@@ -52,7 +53,7 @@ def read_similarities(path: Path) -> sp.csr_matrix:
     """A sparse matrix that scipy.sparse.save_npz wrote."""
     require_file(path)
     try:
-        room = _check_archive(path)
+        room = check_archive(Limit.of(path))
         with np.load(path, allow_pickle=False) as archive:
             shape = [int(n) for n in archive["shape"]]
         require(
@@ -165,29 +166,3 @@ def _read_parquet(path: Path) -> Named:
     require(same, f"the rows of '{path}' have no id or not {width} numbers each", "give each row as many")
     flat = read["features"].explode().to_numpy()
     return flat.reshape(rows, width), read["id"].to_numpy()
-
-
-def _check_archive(path: Path) -> int:
-    """The bytes of all arrays in a zip archive. Each must be as large as its header says."""
-    total = 0
-    with zipfile.ZipFile(path) as archive:
-        for part in archive.infolist():
-            with archive.open(part) as file:
-                claimed = _claimed(file)
-            if claimed != part.file_size or part.file_size > _DEFLATED * max(part.compress_size, 1):
-                problem = f"'{path}' claims {claimed:,} bytes for {part.filename}, which are not there"
-                raise AleatorError(problem, "write it again with scipy.sparse.save_npz")
-            total += claimed
-    return total
-
-
-def _claimed(file: IO[bytes]) -> int:
-    """The bytes that an array of numpy takes by its header, with the header."""
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, kind = read(file)
-    require(not kind.hasobject, "an array holds Python objects", "write numbers")
-    n = 1
-    for side in shape:
-        n *= int(side)
-    return n * kind.itemsize + file.tell()

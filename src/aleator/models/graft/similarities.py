@@ -61,6 +61,9 @@ class GraftedSimilarities(Grafted):
     def raw_pairs(self, users: Users) -> Tensor:
         return self.similarities.pairs(users)
 
+    def raw_terms(self, users: Users, items: Tensor) -> Tensor:
+        return self.similarities.terms(users, items)
+
     def low_rank(self, rank: int) -> Factors | None:
         return self.similarities.low_rank(rank, self.seed) if self.map is None else None
 

@@ -20,7 +20,7 @@ from aleator.studies.methods import DEFAULT, Method, under_aur
 from aleator.studies.records import Figures, Measured, Record
 from aleator.studies.report.cells import Cell, Shown, number
 from aleator.studies.report.plots import reliability
-from aleator.studies.report.tables import Block, Picture, Table, count, mean_of, seeds_of
+from aleator.studies.report.tables import Block, Picture, Table, count, mean_of, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
@@ -105,7 +105,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
         f"{records.about(rows)}: the confidence of the first 50 items of each user, against the test part. See whether "
         f"it is right on average (calibration error, in {BINS} bins of equal counts), and whether it tells more than "
         "a confidence of the same items that is learned from their popularity alone (Brier score and log loss, lower is "
-        "better)."
+        f"better). {rule(rows)}".rstrip()
     )
     tables: list[Block] = [Table(["method", *SCORES.values(), "seeds"], lines, caption), picture(rows)]
     for method, runs in found.items():

@@ -24,7 +24,7 @@ from aleator.data.splits import Split
 from aleator.studies.methods import Method, under_aur
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.cells import DOWN, UP, Cell, Shown
-from aleator.studies.report.tables import Block, Table, interval, values
+from aleator.studies.report.tables import Block, Table, interval, rule, values
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
@@ -155,7 +155,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
             f"Figures are means over {seeds} seeds, ± half the width of the 95 % interval over seeds. {UP} and {DOWN} "
             "mark differences whose interval leaves out 0. On Coat the seeds share all pairs: the interval is not "
             "over users. In a world each seed is another world. The start of an estimator is decided by its blend with "
-            f"the model, so {CONTROL} may differ from model to model."
+            f"the model, so {CONTROL} may differ from model to model. {rule(rows)}".rstrip()
         )
         heads = ["method", "estimator", *SCORES, *(f"against {other}" for other in DIFFERENCES)]
         blocks.append(Table(heads, lines, caption))
