@@ -34,6 +34,19 @@ def test_scores_are_the_literal_ones_and_the_control_is_calibrated() -> None:
     assert predicted == sorted(predicted)
 
 
+def test_a_refit_afterwards_is_that_of_the_fit() -> None:
+    data = al.simulate(n_users=200, n_items=80, per_user=60, seed=2).interactions
+    split = data.split(valid=0.1, test=0.2, seed=0)
+    estimator = al.FactorEstimator(dim=8, max_epochs=4)
+    before, expected = (al.AUR(estimator=estimator, refit=refit, device="cpu").fit(split) for refit in (False, True))
+    scores = before.score([0, 1])
+    aur = confidence.refitted(before, split.everything)
+    assert torch.equal(aur.score([0, 1]), expected.score([0, 1]))
+    assert aur.chance == expected.chance
+    assert torch.equal(before.score([0, 1]), scores), "the fit without a refit stays as it was"
+    assert not torch.equal(before.score([0, 1]), aur.score([0, 1]))
+
+
 def test_what_says_always_and_what_says_never() -> None:
     y = torch.tensor([1.0, 0.0])
     assert confidence._log_loss(torch.tensor([1.0, 0.0]), y) == pytest.approx(0, abs=1e-5)

@@ -6,6 +6,7 @@ the same items that is learned in the same way from their popularity alone.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -15,6 +16,7 @@ from aleator.aur import AUR
 from aleator.aur.confidence import Confidence, Lists, learn, lists
 from aleator.data.interactions import Interactions
 from aleator.evaluation.held_out import HeldOut
+from aleator.models.cache import ModelCache
 from aleator.studies import records
 from aleator.studies.methods import DEFAULT, Method, under_aur
 from aleator.studies.records import Figures, Measured, Record
@@ -35,16 +37,26 @@ def cells(bench: Workbench) -> list[Method]:
 
 
 def measure(bench: Workbench, method: Method) -> Measured:
-    aur, before = bench.fit(method), bench.fit(Method(method.name, {**method.settings, "refit": False}))
-    assert isinstance(aur, AUR)
+    before = bench.fit(Method(method.name, {**method.settings, "refit": False}))
     assert isinstance(before, AUR)
+    aur = refitted(before, bench.split.everything, bench.cache)
     tested = listed_of(aur, bench.split.everything, bench.split.test)
     judged_on = listed_of(before, *bench.recipe.divide(bench.split, before.valid, bench.seed))
     control = learn(popularity_of(judged_on, before), judged_on.hits, judged_on.n_next, ranked=False)
     metrics = {"confidence": scores_of(aur.chance, tested.scores, tested)}
     metrics |= {CONTROL: scores_of(control, popularity_of(tested, aur), tested)}
     metrics |= bins_of(aur.chance, tested)
-    return {"metrics": metrics, "chosen": chosen(aur), "config": aur.options()}
+    return {"metrics": metrics, "chosen": chosen(aur), "config": aur.options() | {"refit": True}}
+
+
+def refitted(before: AUR, data: Interactions, cache: ModelCache | None = None) -> AUR:
+    """What a fit with a refit would give, from a fit without one. All choices are made only once so."""
+    aur = copy.copy(before)
+    aur.model, aur.estimator = copy.copy(before.model), copy.copy(before.estimator)
+    won = aur.blended
+    aur._refit(won, data, cache)
+    aur.spreads = won.spreads
+    return aur
 
 
 def listed_of(aur: AUR, fitted: Interactions, held: Interactions) -> Lists:

@@ -230,7 +230,7 @@ def _change(value: float, reference: float) -> str:
 def how(rows: Sequence[Record]) -> str:
     """What the figures and signs of `line` mean, for a caption."""
     return (
-        "Chosen on validation. In brackets: the change against the bare model. a is the power of the "
+        "In brackets: the change against the bare model. a is the power of the "
         f"control. {UP} and {DOWN} mark p < 0.05 in a two-sided paired t-test over users, with Holm's correction over "
         f"all cells of {_listed(rows)}, for each metric and seed. {UP} holds in every seed, and {DOWN} in at least one. "
         f"{rule(rows)} {over_seeds(rows)}".strip()
@@ -272,7 +272,11 @@ def tables(rows: Sequence[Record]) -> list[Table]:
             lines = [line(cell) for cell in own]
             nothing = "" if own else " There are none."
             made.append(
-                Table(HEADS, lines, f"{told}{nothing}{f' Default options. {how(rows)}' if number_ == 0 else ''}")
+                Table(
+                    HEADS,
+                    lines,
+                    f"{told}{nothing}{f' Default options, chosen on validation. {how(rows)}' if number_ == 0 else ''}",
+                )
             )
     return [*made, *floors(low)]
 

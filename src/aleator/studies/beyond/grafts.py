@@ -36,7 +36,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
     lines = [[cell.name, cell.rows[0]["library"], *line(cell)[2:]] for cell in found]
     caption = (
         f"{records.about(rows)}: models of other libraries, grafted. The bare model and AUR know the training pairs "
-        f"without the validation part. See whether AUR loses overall, and what it does to the tail. {how(rows)}"
+        f"without the validation part. See whether AUR loses overall, and what it does to the tail. lam, "
+        f"the discount and a are chosen on validation. {how(rows)}"
     )
     return [Table(["method", "library", *HEADS[2:]], lines, caption), *floors(low)]
 
