@@ -49,11 +49,11 @@ class Moments(NamedTuple):
 def moments(of: Recommender) -> Moments:
     """The moments of the scores of all items."""
     n_items, popularity = of.fitted.n_items, of.fitted.popularity
-    products = of.factors(_newcomers(of, np.arange(1))) is not None
+    products = of.factors(newcomers(of, np.arange(1))) is not None
     most = _NEWCOMERS if products else max(min(_NEWCOMERS, _SCORES // n_items), 2)
     order = np.argsort(-popularity, kind="stable")[: min(most, int((popularity > 0).sum()))]
     size, _ = blocks(len(order), n_items, of.torch_device)
-    batches = (_newcomers(of, some) for some in np.split(order, range(size, len(order), size)))
+    batches = (newcomers(of, some) for some in np.split(order, range(size, len(order), size)))
     if not products:
         scores = torch.cat([of.score_block(users) for users in batches]).T
         mean, root = scores.mean(1), len(order) ** 0.5
@@ -65,7 +65,7 @@ def moments(of: Recommender) -> Moments:
     return Moments.of(y @ covariance.to(y), y, y @ mean.to(y))
 
 
-def _newcomers(of: Recommender, items: Array) -> Users:
+def newcomers(of: Recommender, items: Array) -> Users:
     """Newcomers who took one item (dense ids) each."""
     made = Histories.of_lists(list(items[:, None]), of.fitted.n_items, of.torch_device)
     return made.batch(torch.arange(len(items)), known=False)

@@ -45,6 +45,7 @@ BEYOND = (
     "newcomers",
     "reliability",
     "confidence",
+    "similar",
 )
 NAMES = (*PAPER, "beyond")
 DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", "ml-100k", "coat", *WORLDS)
