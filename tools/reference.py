@@ -31,7 +31,8 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "export": "Export",
     "": "Errors and version",
 }
-FIRST = ("fit", "recommend", "rerank", "score", "expectation", "uncertainty", "set_lam", "at", "save", "load")
+FIRST = ("fit", "recommend", "explain", "similar_items", "rerank", "score", "expectation", "uncertainty")
+FIRST += ("set_lam", "at", "save", "load")
 OUTLINE = """::: {path}
     options:
       heading: {heading}

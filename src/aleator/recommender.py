@@ -35,6 +35,7 @@ from aleator.ranking.listed import listed
 from aleator.ranking.lists import Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.scan import Scan, available
+from aleator.ranking.similar import similar
 from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
@@ -438,6 +439,24 @@ class Recommender(Configurable, ABC):
         """
         return explained(self, users, items, n)
 
+    def similar_items(self, items: Any, k: int = 10) -> Any:
+        """The k most similar items of each item: those whose scores go up and down together.
+
+        The similarity is the correlation of the scores of two items over newcomers who took one item each, for each of
+        the most popular items. Popularity has no part in it: a popular item is not similar to many. Only trained items
+        with a similarity above 0 are listed. All items in one call take about as long as one.
+
+        Args:
+            items: Item ids, or one item id.
+            k: Items to list for each.
+
+        Returns:
+            A frame with the columns item_id, rank (from 1), similar_item, similarity (at most 1), popularity (training
+                interactions of the similar item), tail (whether it is a tail item), and the titles title and
+                similar_title if the data has titles. An item without a training interaction has no rows.
+        """
+        return similar(self, items, k)
+
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
         """Sort candidates from elsewhere by this recommender's own scores, for each user.
 
@@ -473,6 +492,11 @@ class Recommender(Configurable, ABC):
             x, y = factors
             return self._scan(y).top(x, k, seen, candidates)
         return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
+
+    @property
+    def follows_histories(self) -> bool:
+        """Whether the scores of a user follow from the items of the history."""
+        return True
 
     @property
     def tail_mask(self) -> Tensor:

@@ -69,6 +69,14 @@ def test_recommend_names_the_history_items_that_lists_come_from(run: Run, model:
     assert "whole number of at least 1" in run("recommend", model, "--users", "u1", "--explain", 0).err
 
 
+def test_similar_prints_what_python_returns(run: Run, model: Path) -> None:
+    rows = json.loads(run("similar", model, "--items", "i1,i2", "--k", 3, "--lam", 0.3, "--json").out)
+    assert rows == al.AUR.load(model).similar_items(["i1", "i2"], k=3, lam=0.3).to_dicts()
+    assert run("similar", model, "--items", "i1").out.startswith("item_id  rank  similar_item  similarity")
+    wrong = run("similar", model, "--items", "nothing")
+    assert (wrong.code, "unknown item 'nothing'" in wrong.err) == (2, True)
+
+
 def test_recommend_to_a_history(run: Run, model: Path) -> None:
     told = run("recommend", model, "--history", "i1,i2", "--k", "3")
     assert told.code == 0

@@ -519,6 +519,26 @@ class AUR(Recommender):
         """
         return super().explain(users, items, n) if lam is None else self.at(lam).explain(users, items, n)
 
+    def similar_items(self, items: Any, k: int = 10, *, lam: float | None = None) -> Any:
+        """The k most similar items of each item: those whose scores go up and down together.
+
+        The similarity is the correlation of the scores of two items over newcomers who took one item each, for each of
+        the most popular items. Popularity has no part in it: a popular item is not similar to many. The discount and the
+        prior of popularity change nothing. Only trained items with a similarity above 0 are listed. All items in one
+        call take about as long as one.
+
+        Args:
+            items: Item ids, or one item id.
+            k: Items to list for each.
+            lam: The knob for this call: 1 compares expectations alone, 0 uncertainties alone. By default `lam_used`.
+
+        Returns:
+            A frame with the columns item_id, rank (from 1), similar_item, similarity (at most 1), popularity (training
+                interactions of the similar item), tail (whether it is a tail item), and the titles title and
+                similar_title if the data has titles. An item without a training interaction has no rows.
+        """
+        return super().similar_items(items, k) if lam is None else self.at(lam).similar_items(items, k)
+
     def rerank(self, candidates: Any, k: int | None = None, *, lam: float | None = None, **options: Any) -> Any:
         """Sort candidates from elsewhere by the scores of this AUR, for each user.
 

@@ -1,4 +1,4 @@
-"""aleator fit, update, evaluate and recommend."""
+"""aleator fit, update, evaluate, recommend and similar."""
 
 from __future__ import annotations
 
@@ -303,13 +303,36 @@ def recommend(
         for note in notes:
             print(f"note: {note}", file=sys.stderr)
     found = recommender.recommend(who, k, **options)
-    table = nw.from_native(found, eager_only=True)
+    _show(found, json)
+
+
+def _show(frame: Any, json: bool) -> None:
+    """Print a frame."""
+    table = nw.from_native(frame, eager_only=True)
     if json:
         show_json(table.rows(named=True))
-        return
-    show_table(table.columns, table.rows())
+    else:
+        show_table(table.columns, table.rows())
 
 
 def _ids(text: str, vocabulary: Vocabulary) -> list[Any]:
     """Ids that were typed with commas between them, in the type of the vocabulary."""
     return [vocabulary.parse(word.strip()) for word in text.split(",") if word.strip()]
+
+
+def similar(
+    folder: MODEL_FOLDER,
+    items: Annotated[str, typer.Option(help="Ids of items, separated by commas.")],
+    k: Annotated[int, typer.Option(help="Number of similar items for each.")] = 10,
+    lam: Annotated[float | None, typer.Option(help="1 compares expectations alone, 0 uncertainties alone.")] = None,
+    device: DEVICE = "auto",
+    json: JSON = False,
+) -> None:
+    """List the items of a saved model whose scores go up and down together with those of an item."""
+    recommender = load_model(folder, device)
+    options: dict[str, Any] = {}
+    if lam is not None:
+        _with_uncertainty(recommender)
+        options["lam"] = lam
+    found = recommender.similar_items(_ids(items, recommender.fitted.items), k, **options)
+    _show(found, json)

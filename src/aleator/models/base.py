@@ -319,7 +319,6 @@ class Model(Recommender):
 
     @property
     def follows_histories(self) -> bool:
-        """Whether the expectation of a user can be told from the history. If not, it has no terms."""
         return self.personalises
 
     def terms(self, users: Users, items: Tensor) -> Terms | None:

@@ -47,6 +47,7 @@ BEYOND = (
     "confidence",
     "grafts",
     "update",
+    "similar",
 )
 NAMES = (*PAPER, "beyond")
 DATASETS = ("yelp2018", "amazon-book", "adressa", "ml-10m", "amazon-book-kgat", "ml-100k", "coat", *WORLDS)
