@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -23,10 +23,11 @@ import pytest
 import torch
 
 import aleator as al
-from aleator import checkpoint
 from aleator.batches import Users
+from aleator.checkpoint import folder as writing
 from aleator.ranking.scan import Scan, available
 from aleator.recommender import Recommender, as_split
+from tests.folders import files_of, manifest_of, put_manifest, tensors_of
 
 Make = Callable[[], Recommender]
 COLUMNS = ["user_id", "item_id", "rank", "score", "popularity", "tail"]
@@ -390,10 +391,6 @@ class TestFit:
                 kind(*given, **{option: value})
 
 
-def files_of(folder: Path) -> list[bytes]:
-    return [(folder / name).read_bytes() for name in ("manifest.json", "tensors.safetensors")]
-
-
 class TestSaveAndLoad:
     @pytest.fixture
     def folder(self, recommender: Recommender, tmp_path: Path) -> Path:
@@ -431,21 +428,20 @@ class TestSaveAndLoad:
         kind = type(recommender).__name__
         with pytest.raises(al.AleatorError, match=f"holds an? {kind}, not an? ItemKNN"):
             al.ItemKNN.load(folder)
-        manifest = json.loads((folder / "manifest.json").read_text())
-        (folder / "manifest.json").write_text(json.dumps(manifest | {"kind": "Sorcery"}))
+        put_manifest(folder, manifest_of(folder) | {"kind": "Sorcery"})
         self.assert_refused(recommender, folder, "Sorcery")
 
     @pytest.mark.parametrize("keep", [0, 5, 100, -1])
     def test_truncated_tensors_are_refused(self, recommender: Recommender, folder: Path, keep: int) -> None:
-        whole = (folder / "tensors.safetensors").read_bytes()
-        (folder / "tensors.safetensors").write_bytes(whole[:keep])
+        whole = tensors_of(folder).read_bytes()
+        tensors_of(folder).write_bytes(whole[:keep])
         self.assert_refused(recommender, folder)
 
     @pytest.mark.parametrize("part", ["options", "learned", "data"])
     def test_a_manifest_without_a_part_is_refused(self, recommender: Recommender, folder: Path, part: str) -> None:
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest = manifest_of(folder)
         del manifest[part]
-        (folder / "manifest.json").write_text(json.dumps(manifest))
+        put_manifest(folder, manifest)
         self.assert_refused(recommender, folder)
 
     def test_no_folder_and_a_foreign_folder_are_refused(self, recommender: Recommender, tmp_path: Path) -> None:
@@ -456,10 +452,10 @@ class TestSaveAndLoad:
     def test_tensors_of_another_model_are_refused(
         self, recommender: Recommender, folder: Path, make: Make, split: al.Split
     ) -> None:
-        """The manifest has the fingerprint of the data, so it shows that the two files do not belong together."""
+        """The manifest has a checksum of each tensor, so it shows that the two files do not belong together."""
         other = folder.with_name("other")
         make().fit(split.train).save(other)
-        shutil.copy(other / "tensors.safetensors", folder / "tensors.safetensors")
+        shutil.copy(tensors_of(other), tensors_of(folder))
         self.assert_refused(recommender, folder)
 
     @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
@@ -468,11 +464,11 @@ class TestSaveAndLoad:
     ) -> None:
         before = files_of(folder)
 
-        def fail(tensors: Any, path: Path) -> None:
-            Path(path).write_bytes(b"half")
+        def fail(file: BinaryIO, tensors: Any) -> None:
+            file.write(b"half")
             raise error
 
-        monkeypatch.setattr(checkpoint, "save_file", fail)
+        monkeypatch.setattr(writing, "write_tensors", fail)
         with pytest.raises(al.AleatorError if isinstance(error, OSError) else KeyboardInterrupt):
             with_names.save(folder)
         assert [path.name for path in folder.parent.iterdir()] == ["m"]
@@ -480,7 +476,7 @@ class TestSaveAndLoad:
 
     def test_nothing_but_numbers_is_in_the_folder(self, folder: Path) -> None:
         """No pickle: every file is JSON or safetensors."""
-        assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "tensors.safetensors"]
+        assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", tensors_of(folder).name]
         json.loads((folder / "manifest.json").read_text(), parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
 
 

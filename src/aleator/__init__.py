@@ -1,8 +1,9 @@
 """Aleator: recommendation with aleatoric uncertainty."""
 
-from aleator.threads import spin_briefly
+from aleator.threads import one_thread_after_fork, spin_briefly
 
 spin_briefly()  # before anything loads PyTorch
+one_thread_after_fork()
 
 # ruff: noqa: E402
 

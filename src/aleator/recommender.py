@@ -17,6 +17,7 @@ from torch import Tensor
 
 from aleator import checkpoint
 from aleator.batches import Histories, Users
+from aleator.checkpoint.checks import finite, typed
 from aleator.data.attributes import Where
 from aleator.data.growth import Growth, grow
 from aleator.data.interactions import Duplicates, Interactions
@@ -72,7 +73,7 @@ class Recommender(Configurable, ABC):
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
     def __post_init__(self) -> None:
-        require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
+        require(0 <= self.seed < 1 << 63, f"seed is {self.seed}", "give a seed from 0 to 2^63 - 1")
         require(0 < self.valid < 1, f"valid is {self.valid}", "give a share between 0 and 1")
         if self.conventions.paper_options:
             for name, value in self.paper.items():
@@ -545,6 +546,11 @@ class Recommender(Configurable, ABC):
         """
         about, tensors = checkpoint.pack_data(self.fitted)
         learned, more = self.pack()
+        try:
+            finite(more)
+        except ValueError as error:
+            told = f"this {type(self).__name__} cannot be saved: {error}"
+            raise AleatorError(told, "fit it again, with a lower learning rate or on other data") from None
         versions = {
             "aleator": __version__,
             "numpy": np.__version__,
@@ -562,34 +568,46 @@ class Recommender(Configurable, ABC):
         checkpoint.write(folder, manifest, tensors | more)
 
     @classmethod
-    def load(cls, folder: checkpoint.Path_, device: str = "auto") -> Self:
+    def load(cls, folder: checkpoint.Path_, device: str = "auto", verify: bool = True) -> Self:
         """Load what `save` wrote. Loading runs no code.
+
+        On a CPU, tensors are mapped into memory: all processes that load a folder share them. A folder is never
+        rewritten in place, so a loaded recommender stays as it is when another one is saved there.
 
         Args:
             folder: The folder.
             device: Where to compute: "cpu", "cuda", or "auto" for the GPU if there is one.
+            verify: Whether to compare all tensors with their checksums, and to look for numbers that are not finite. A
+                worker can save that time if its parent has verified the folder.
 
         Returns:
             The fitted recommender.
         """
-        manifest, tensors = checkpoint.read(folder)
+        return cls.restored_from(folder, *checkpoint.read(folder, verify), device, verify)
+
+    @classmethod
+    def restored_from(
+        cls, folder: checkpoint.Path_, manifest: dict[str, Any], tensors: dict[str, Tensor], device: str, verify: bool
+    ) -> Self:
+        """The recommender of a manifest and tensors that `checkpoint.read` returned for a folder."""
         require(
-            manifest.get("kind") == cls.__name__,
-            f"'{folder}' holds a {manifest.get('kind')}, not a {cls.__name__}",
+            manifest["kind"] == cls.__name__,
+            f"'{folder}' holds a {manifest['kind']}, not a {cls.__name__}",
             "load it with the class that saved it, or with aleator.load_model",
         )
         try:
             made = cls.restore(manifest["options"] | {"device": device})
             made.data = checkpoint.unpack_data(manifest["data"], tensors)
-            if made.data.fingerprint != manifest["data"]["fingerprint"]:
-                raise RuntimeError("its two files do not belong together")
-            # Tensors in mapped memory may be unaligned, and their products then differ in the last bit: copy them.
-            learned = {n: v.to(made.torch_device, copy=True) for n, v in tensors.items() if not n.startswith("data.")}
-            made.unpack(manifest["learned"], learned)
-            made.updated = manifest.get("updated", {})  # older folders have none
+            if "tensors" not in manifest and made.data.fingerprint != manifest["data"]["fingerprint"]:
+                raise ValueError("its two files do not belong together")  # it has no checksums, which would show it
+            learned = {name: value for name, value in tensors.items() if not name.startswith("data.")}
+            if verify:
+                finite(learned)
+            made.unpack(manifest["learned"], {n: v.to(made.torch_device) for n, v in learned.items()})
+            made.updated = typed(dict[str, int], manifest.get("updated", {}), "updated")  # older folders have none
         except torch.OutOfMemoryError:
             raise
-        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        except checkpoint.UNREADABLE as error:
             raise checkpoint.damaged(folder, error) from None
         return made
 

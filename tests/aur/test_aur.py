@@ -16,14 +16,15 @@ from safetensors.torch import load_file, save_file
 import aleator as al
 from aleator.aur.blended import Setting
 from aleator.recipe import FINE_LAMS, PAPER_LAMS
+from tests.folders import as_of_format, files_of, manifest_of, put_manifest, tensors_of
 
 Make = Callable[..., al.AUR]
 COLUMNS = ["user_id", "item_id", "rank", "score", "confidence", "expectation", "uncertainty", "popularity", "tail"]
 
 
-def bytes_of(aur: al.AUR, folder: Path) -> list[bytes]:
+def bytes_of(aur: al.AUR, folder: Path) -> dict[str, bytes]:
     aur.save(folder)
-    return [(folder / name).read_bytes() for name in ("manifest.json", "tensors.safetensors")]
+    return files_of(folder)
 
 
 def planted(aur: al.AUR, tail_item: int, head_item: int) -> None:
@@ -314,7 +315,7 @@ class TestFit:
             for name, seed in (("a", 1), ("b", 1), ("c", 2))
         )
         assert one == same
-        assert one[1] != other[1]
+        assert one != other
 
     def test_fitting_twice_gives_what_fitting_once_gives(
         self, small_aur: Make, split: al.Split, tmp_path: Path
@@ -461,9 +462,7 @@ class TestSaveAndLoad:
     ) -> None:
         aur = small_aur(blend="sigma", unobserved="model", lam=0.4).fit(split)
         aur.save(tmp_path / "m")
-        path = tmp_path / "m" / "manifest.json"
-        manifest = json.loads(path.read_text())
-        manifest["format"] = written
+        manifest = manifest_of(tmp_path / "m")
         options, learned = manifest["options"], manifest["learned"]
         for name in ("blend", "unobserved"):
             del options[name]
@@ -473,9 +472,9 @@ class TestSaveAndLoad:
         if written == 1:
             names = ("joint_weights", "joint_lr", "joint_clip", "joint_epochs")
             options |= dict(zip(names, ("estimator", 1e-3, 1.0, 100), strict=True)) | {"joint": False}
-        path.write_text(json.dumps(manifest))
-        tensors = {n: v for n, v in load_file(tmp_path / "m" / "tensors.safetensors").items() if "scale" not in n}
-        save_file(tensors, tmp_path / "m" / "tensors.safetensors")
+        as_of_format(tmp_path / "m", written, manifest)
+        tensors = {n: v for n, v in load_file(tensors_of(tmp_path / "m")).items() if "scale" not in n}
+        save_file(tensors, tensors_of(tmp_path / "m"))
 
         loaded = al.load_model(tmp_path / "m", device="cpu")
         assert isinstance(loaded, al.AUR)
@@ -499,11 +498,10 @@ class TestSaveAndLoad:
     ) -> None:
         """A model that was fitted on one machine's device is loaded on another's."""
         small_aur(lam=0.5, device="cpu").fit(split).save(tmp_path / "m")
-        path = tmp_path / "m" / "manifest.json"
-        manifest = json.loads(path.read_text())
+        manifest = manifest_of(tmp_path / "m")
         for part in (manifest, manifest["options"]["model"], manifest["options"]["estimator"]):
             part["options"]["device"] = "cuda:7"
-        path.write_text(json.dumps(manifest))
+        put_manifest(tmp_path / "m", manifest)
         loaded = al.AUR.load(tmp_path / "m", device="cpu")
         assert (loaded.device, loaded.model.device, loaded.estimator.device) == ("cpu", "cpu", "cpu")
         assert loaded.expectation([0], [1, 2]).shape == (1, 2)

@@ -14,6 +14,7 @@ from torch import Tensor
 import aleator as al
 from aleator.aur.label_scale import LabelScale, fit_label_scale, squared_residuals
 from aleator.batches import Histories, Users
+from aleator.models.calibration import Map
 
 CPU = torch.device("cpu")
 N_USERS, N_ITEMS = 500, 400
@@ -68,7 +69,7 @@ def test_the_map_rises_and_stays_within_bounds(drawn: Drawn) -> None:
 
 
 def test_residuals_above_what_a_label_can_have_are_cut_off() -> None:
-    scale = LabelScale(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.1, 0.2, 0.9]))
+    scale = LabelScale(Map(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.1, 0.2, 0.9])))
     assert scale(torch.tensor([0.0, 1.0, 2.0, 1e6])).tolist() == pytest.approx([0.1**0.5, 0.2**0.5, 0.5, 0.5])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import aleator as al
+from tests.folders import manifest_of, put_manifest
 
 
 @pytest.mark.parametrize("model", [al.EASE(), al.MF(dim=4, iterations=2), al.Popularity()], ids=repr)
@@ -33,7 +34,6 @@ def test_a_graft_comes_back_too(split: al.Split, tmp_path: Path) -> None:
 
 def test_a_class_that_is_not_known_is_refused_by_name(fitted_aur: al.AUR, tmp_path: Path) -> None:
     fitted_aur.model.save(tmp_path / "m")
-    path = tmp_path / "m" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"kind": "MFF"}))
+    put_manifest(tmp_path / "m", manifest_of(tmp_path / "m") | {"kind": "MFF"})
     with pytest.raises(al.AleatorError, match=r"unknown model 'MFF'.*did you mean 'MF'"):
         al.load_model(tmp_path / "m")

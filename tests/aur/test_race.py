@@ -15,6 +15,7 @@ import aleator as al
 from aleator.aur.blended import Blended, Setting
 from aleator.aur.choice import LAMS, grid
 from aleator.aur.race import decide, open_discounts, ranking, settings
+from aleator.checkpoint.checks import typed
 from aleator.data.interactions import Interactions
 from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.training.loop import Log
@@ -64,7 +65,7 @@ class TestSettings:
         setting = Setting("in-sample", "constant", SPECTRAL)
         assert str(setting) == "residuals in-sample, unobserved constant, init spectral"
         kept = json.loads(json.dumps({"residuals": "in-sample", "unobserved": "constant", "options": SPECTRAL}))
-        assert Setting.restore(kept) == setting
+        assert typed(Setting, kept, "setting") == setting
 
 
 def flat(*lifts: float, tail: Sequence[float] = (), noise: float = 0.0, seed: int = 0) -> Measured:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
-import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import aleator as al
-from aleator import checkpoint
+from aleator.checkpoint import folder
 from tests.cli.conftest import SMALL, Run
+from tests.folders import files_of, manifest_of, put_manifest
 
 
 def refused(ran: Any, *words: str) -> None:
@@ -74,16 +75,15 @@ def test_misspelt_names(run: Run, parts: Path, tmp_path: Path) -> None:
 
 def test_folders_that_hold_no_model(run: Run, model: Path, parts: Path, tmp_path: Path) -> None:
     refused(run("recommend", tmp_path, "--users", "u1"), "not a model folder")
-    for name in ("manifest.json", "tensors.safetensors"):
+    for name in files_of(model):
         broken = tmp_path / name
         broken.mkdir()
         for file in model.iterdir():
             content = file.read_bytes()
             (broken / file.name).write_bytes(content[: len(content) // 2] if file.name == name else content)
         refused(run("evaluate", broken, parts), "damaged or foreign")
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    (foreign / "manifest.json").write_text(json.dumps({"format": 1, "kind": "Elephant"}))
+    foreign = shutil.copytree(model, tmp_path / "foreign")
+    put_manifest(foreign, manifest_of(model) | {"kind": "Elephant"})
     refused(run("evaluate", foreign, parts), "Elephant")
 
 
@@ -106,7 +106,7 @@ def test_no_space_left(run: Run, parts: Path, tmp_path: Path, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(folder, "write_tensors", full)
     refused(run("fit", parts, "--out", tmp_path / "m", *SMALL), "No space left")
     assert list(tmp_path.iterdir()) == []
 

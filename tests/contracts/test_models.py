@@ -15,6 +15,7 @@ import aleator as al
 from aleator.data.interactions import Interactions
 from aleator.data.simulate import simulate
 from aleator.models import MODELS
+from tests.folders import files_of
 
 from .small import DRAWS_BY_USER, SMALL, STARTS_AT_RANDOM
 
@@ -103,8 +104,7 @@ def test_saving_what_was_loaded_gives_the_same_files(
     model = build(case).fit(world)
     model.save(tmp_path / "a")
     type(model).load(tmp_path / "a").save(tmp_path / "b")
-    for name in ("manifest.json", "tensors.safetensors"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
 
 @every_model
@@ -115,8 +115,7 @@ def test_the_same_seed_gives_the_same_bits(
         torch.rand(3)  # what the process drew before does not matter
         np.random.seed(len(list(tmp_path.iterdir())))
         build(case, seed=3).fit(world).save(tmp_path / name)
-    for file in ("manifest.json", "tensors.safetensors"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
 
 @every_model

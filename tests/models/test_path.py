@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path as File
 from typing import Any
 
@@ -17,6 +16,7 @@ from aleator.models import mf
 from aleator.models.cache import ModelCache
 from aleator.models.path import short_path
 from aleator.training.stop import Stop
+from tests.folders import as_of_format, manifest_of
 
 
 @pytest.mark.parametrize("peak", [0.0004, 0.003, 0.02, 0.9])
@@ -134,12 +134,12 @@ def test_a_cache_gives_back_what_was_chosen(split: al.Split) -> None:
 
 def as_format_2(folder: File) -> None:
     """Write a manifest as it was before models chose options."""
-    manifest = json.loads((folder / "manifest.json").read_text()) | {"format": 2}
+    manifest = manifest_of(folder)
     of_model = manifest["options"]["model"] if manifest["kind"] == "AUR" else manifest
     learned = manifest["learned"]["model"] if manifest["kind"] == "AUR" else manifest["learned"]
     of_model["options"].pop("frequency", None)
     del learned["chosen"], learned["tried"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    as_of_format(folder, 2, manifest)
 
 
 @pytest.mark.parametrize(

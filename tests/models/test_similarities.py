@@ -96,9 +96,9 @@ def test_the_strongest_are_kept_whatever_their_sign_and_equal_ones_together(
 
 
 def test_few_entries_are_saved_alone_and_give_the_same_table(table: Tensor) -> None:
-    few = table * (torch.arange(81).view(9, 9) % 3 == 0)
+    few = table * (torch.arange(81).view(9, 9) % 10 == 0)
     saved = Dense(few).tensors()
-    assert len(saved["value"]) == int(few.count_nonzero()) < 81 / 4
+    assert len(saved["value"]) == int(few.count_nonzero()) < 81 / 8
     assert torch.equal(Sparse(**saved).dense().table, few)
     full = table + 1
     assert torch.equal(Dense(full).tensors()["table"], full)

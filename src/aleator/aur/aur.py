@@ -30,6 +30,7 @@ from aleator.aur.prior import choose_prior, scarcity, share_of_users
 from aleator.aur.race import Result, decide, open_discounts, settings
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Histories, Users
+from aleator.checkpoint.checks import fit, typed
 from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
@@ -39,6 +40,7 @@ from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
+from aleator.models.calibration import Map
 from aleator.options import Among, Between, Ranges
 from aleator.progress import progress
 from aleator.ranking.blend import Blending, Spreads, blend, discounts, uncertainty
@@ -142,16 +144,8 @@ class AUR(Recommender):
             "give a positive alpha and beta, and a gamma and a floor of at least 0",
         )
         _check_lam(self.lam)
-        require(
-            self.discount == "auto" or 0 <= self.discount <= 1,
-            f"discount is {self.discount}",
-            "give a power of popularity from 0 (no discount) to 1",
-        )
-        require(
-            self.prior == "auto" or (self.prior >= 0 and (self.prior == 0 or self.blend == "linear")),
-            f"prior is {self.prior} and blend {self.blend!r}",
-            'give a weight of at least 0, and blend="linear" if it is above 0',
-        )
+        _check_discount(self.discount)
+        _check_prior(self.prior, self.blend)
         if self.joint is not None:
             self._check_joint()
         self.device = self._one_device()
@@ -658,23 +652,33 @@ class AUR(Recommender):
         return mine, tensors | {f"estimator.{name}": value for name, value in self.estimator.tensors().items()}
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.lam_used, self.discount_used, self.prior_used = (learned[name] for name in ("lam", "discount", "prior"))
-        self.tail_rule = Tail.parse(learned["tail"])
-        self.choice = None if learned["choice"] is None else Choice.restore(learned["choice"])
-        kept = learned.get("chance")  # older folders have none
-        self.chance = None if kept is None else Confidence.restore(kept)
-        self.race = [Result(**result) for result in learned["race"]]
-        self.setting = Setting.restore(learned["setting"])
-        self.spreads = None if learned["spreads"] is None else Spreads(**learned["spreads"])
-        self.label_scale = LabelScale(tensors["scale.x"], tensors["scale.y"]) if "scale.x" in tensors else None
+        def kept(name: str, hint: Any) -> Any:
+            return typed(hint, learned[name], name)
+
+        self.lam_used, self.discount_used, self.prior_used = (
+            kept(name, float) for name in ("lam", "discount", "prior")
+        )
+        _check_lam(self.lam_used, auto=False)
+        _check_discount(self.discount_used)
+        _check_prior(self.prior_used, self.blend)
+        self.tail_rule = Tail.parse(kept("tail", str))
+        self.choice, self.race = kept("choice", Choice | None), kept("race", list[Result])
+        chance = learned.get("chance")  # older folders have none
+        self.chance = None if chance is None else Confidence.restore(chance)
+        self.setting, self.spreads = kept("setting", Setting), kept("spreads", Spreads | None)
+        if (self.spreads is None) != (self.blend == "sigma"):
+            raise ValueError("the linear blend has spreads, and the other has none")
+        has_scale = "scale.x" in tensors
+        self.label_scale = LabelScale(Map.restore(tensors["scale.x"], tensors["scale.y"])) if has_scale else None
+        fit(tensors, {"tail": "[n_items] bool"}, n_items=self.fitted.n_items)
         self.tail_items = tensors["tail"]
-        self.notes = learned["notes"]
         self.model.data = self.data
         self.model.unpack(learned["model"], tensors)
-        self.estimator.log = None if learned["estimator"] is None else Log(**learned["estimator"])
-        self.log = None if learned["joint"] is None else Log(**learned["joint"])
+        self.estimator.log, self.log = kept("estimator", Log | None), kept("joint", Log | None)
         mine = {name.removeprefix("estimator."): v for name, v in tensors.items() if name.startswith("estimator.")}
+        fit(mine, self.estimator.learned, n_items=self.fitted.n_items)
         self.estimator.set_tensors(mine)
+        self.notes = kept("notes", list[str])
 
 
 def _joined(y: Tensor, q: Tensor, of_r: float, of_s: float, histories: Histories, discount: float) -> Tensor:
@@ -686,3 +690,16 @@ def _joined(y: Tensor, q: Tensor, of_r: float, of_s: float, histories: Histories
 def _check_lam(lam: float | str, auto: bool = True) -> None:
     if not (auto and lam == "auto") and not (isinstance(lam, (int, float)) and 0 <= lam <= 1):
         raise AleatorError(f"lam is {lam}", "give a lam between 0 (uncertainty alone) and 1 (expectation alone)")
+
+
+def _check_discount(discount: float | str) -> None:
+    if discount != "auto" and not (isinstance(discount, (int, float)) and 0 <= discount <= 1):
+        raise AleatorError(f"discount is {discount}", "give a power of popularity from 0 (no discount) to 1")
+
+
+def _check_prior(prior: float | str, blending: Blending) -> None:
+    if prior != "auto" and not (
+        isinstance(prior, (int, float)) and (prior == 0 or (prior > 0 and blending == "linear"))
+    ):
+        told = 'give a weight of at least 0, and blend="linear" if it is above 0'
+        raise AleatorError(f"prior is {prior} and blend {blending!r}", told)

@@ -30,11 +30,6 @@ class Setting:
     unobserved: Unobserved  # expectations of the other pairs
     options: tuple[tuple[str, Any], ...] = ()  # options of the estimator, by name
 
-    @classmethod
-    def restore(cls, kept: dict[str, Any]) -> Setting:
-        """A setting from its dict in a manifest."""
-        return cls(**{**kept, "options": tuple((name, value) for name, value in kept["options"])})
-
     def __str__(self) -> str:
         shown = {"residuals": self.residuals, "unobserved": self.unobserved, **dict(self.options)}
         return ", ".join(f"{name} {value}" for name, value in shown.items())

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from aleator.checkpoint.checks import Figure
 from aleator.evaluation.held_out import HeldOut, Lams, Measured, Parts
 
 Select = Literal["balanced", "overall"]
@@ -22,10 +23,10 @@ class Point:
 
     lam: float
     discount: float
-    recall: float  # mean Recall@20
-    ndcg: float  # mean NDCG@20
-    tail: float  # mean tail-absolute Recall@50
-    merit: float  # mean of m
+    recall: Figure  # mean Recall@20
+    ndcg: Figure  # mean NDCG@20
+    tail: Figure  # mean tail-absolute Recall@50
+    merit: Figure  # mean of m
     near: bool  # within one standard error of the best merit
     gains: bool  # gains on the bare model by one standard error, in Recall@20 and in NDCG@20
 
@@ -54,11 +55,6 @@ class Choice:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-    @classmethod
-    def restore(cls, kept: dict[str, Any]) -> Choice:
-        points = {name: Point(**kept[name]) for name in ("chosen", "best", "bare")}
-        return cls(**{**kept, **points, "curve": [Point(**point) for point in kept["curve"]]})
 
     def __str__(self) -> str:
         """The curve, the guard and the price, for people."""

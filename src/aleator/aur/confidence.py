@@ -9,7 +9,7 @@ formula misses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Users, pieces
+from aleator.checkpoint.checks import typed
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.calibration import Map, isotonic
 from aleator.ranking.top import blocks, hide, top_k
@@ -47,16 +48,22 @@ class Confidence:
         ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64)
         eta = self.level + self.by_rank * ranks.log() + self.by_score * scores.double()
         p = -torch.expm1(-n_next * eta.exp())
-        x, y = (torch.tensor(part, dtype=torch.float64, device=scores.device) for part in zip(*self.knots, strict=True))
-        found = Map(x, y)(p).clamp(0, 1)  # p may lie beyond the knots, since m was smaller on the validation part
+        found = Map(*self._knots(scores.device))(p).clamp(0, 1)  # p may lie beyond them: m was smaller on validation
         return found.masked_fill((ranks > LISTED) | scores.isinf(), torch.nan).to(scores.dtype)
+
+    def _knots(self, device: torch.device) -> Sequence[Tensor]:
+        """x and y of the knots."""
+        return torch.tensor(self.knots, dtype=torch.float64, device=device).T.contiguous().unbind()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def restore(cls, kept: dict[str, Any]) -> Self:
-        return cls(**{**kept, "knots": tuple((x, y) for x, y in kept["knots"])})
+    def restore(cls, kept: Any) -> Self:
+        """A confidence from its dict in a manifest."""
+        made: Self = typed(cls, kept, "chance")
+        Map.restore(*made._knots(torch.device("cpu")))
+        return made
 
 
 class Lists(NamedTuple):

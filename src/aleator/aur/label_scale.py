@@ -28,8 +28,8 @@ Score = Callable[[Users], tuple[Tensor, Tensor]]  # takes a batch, returns r and
 class LabelScale:
     """sigma as a rising function of s. Beyond the largest and smallest s that it was fitted on, it is constant."""
 
-    def __init__(self, x: Tensor, y: Tensor) -> None:
-        self.map = Map(x, y)
+    def __init__(self, map: Map) -> None:
+        self.map = map
 
     def __call__(self, s: Tensor) -> Tensor:
         x, y = self.map.x, self.map.y
@@ -44,7 +44,7 @@ class LabelScale:
 def fit_label_scale(score: Score, fitted: Histories, held: Histories, seed: int) -> LabelScale:
     """The map of s onto the label's scale, from the pairs `held` that were held out of `fitted`."""
     x, y = isotonic(squared_residuals(score, fitted, held, seed), by_label=True)
-    return LabelScale(*(torch.as_tensor(part, dtype=torch.float64, device=fitted.device) for part in (x, y)))
+    return LabelScale(Map(*(torch.as_tensor(part, dtype=torch.float64, device=fitted.device) for part in (x, y))))
 
 
 def squared_residuals(score: Score, fitted: Histories, held: Histories, seed: int) -> Iterator[Sample]:

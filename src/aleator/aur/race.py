@@ -20,6 +20,7 @@ from aleator.aur.blended import Blended, Setting
 from aleator.aur.choice import DISCOUNTS, Select, choose, highest, merits, standard_error
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Users
+from aleator.checkpoint.checks import Figure
 from aleator.evaluation.held_out import HeldOut, Measured
 from aleator.ranking.blend import discounts
 from aleator.training.stop import Stop
@@ -40,9 +41,9 @@ class Result:
     epochs: int  # that the estimator was trained for
     lam: float
     discount: float  # of popularity
-    recall: float  # mean Recall@20
-    ndcg: float  # mean NDCG@20
-    tail: float  # mean tail-absolute Recall@50
+    recall: Figure  # mean Recall@20
+    ndcg: Figure  # mean NDCG@20
+    tail: Figure  # mean tail-absolute Recall@50
 
     def __str__(self) -> str:
         figures = f"{self.recall:.4f} {self.ndcg:.4f} {self.tail:.4f}"

@@ -74,7 +74,7 @@ def export(
     )
     writer = _WRITERS[to]
     need(writer.LIBRARY, f"an export to {to}", writer.PACKAGE)
-    checkpoint.check_target(out, "an export", is_export)
+    checkpoint.check_folder(out, "an export", is_export)
     turned = model if lam is None else model.at(lam)
     found = turned.vectors([], rank=rank)
     items, n_users = items_of(turned, found), model.fitted.n_users if users else 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
+from aleator.checkpoint.checks import Figure, fit, typed
 from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
@@ -24,7 +25,7 @@ from aleator.models.path import Path
 from aleator.ranking.contributions import Contributions, Terms, leave_one_out
 from aleator.ranking.derived import Derived
 from aleator.recommender import Due, Recommender
-from aleator.training.loop import Log, epochs_of
+from aleator.training.loop import epochs_of
 from aleator.training.stop import Stop
 from aleator.training.watch import phase
 
@@ -49,11 +50,11 @@ class Model(Recommender):
 
     map: Map | None = field(default=None, init=False)  # the calibration, unless it is part of the factors
     chosen: dict[str, float] = field(default_factory=dict, init=False)  # options that were chosen on held-out pairs
-    tried: list[dict[str, float]] = field(default_factory=list, init=False)  # values of them, with their Recall@20
+    tried: list[dict[str, Figure]] = field(default_factory=list, init=False)  # values of them, with their Recall@20
     _table: FactorTable | None = field(default=None, init=False)
     _lined: Derived[Tensor] = field(default_factory=lambda: Derived(_with_ones), init=False)  # item factors and a 1
 
-    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors to save, beside those of a table of factors
+    learned: ClassVar[Mapping[str, str]] = {}  # tensors to save beside a table of factors: their names and shapes
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
     personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
     scores_are_products: ClassVar[bool] = True  # whether scores are inner products, if there is a table of factors
@@ -359,11 +360,13 @@ class Model(Recommender):
         return about | {"notes": self.notes, "log": None if self.log is None else self.log.to_dict()}, tensors
 
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.log, self.notes = None if learned["log"] is None else Log(**learned["log"]), learned["notes"]
-        for name in ("chosen", "tried", *self.facts):
-            setattr(self, name, learned[name])
+        hints = get_type_hints(type(self), include_extras=True)
+        for name in ("log", "notes", "chosen", "tried", *self.facts):
+            setattr(self, name, typed(hints[name], learned[name], name))
         mine = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-        self.map = Map(mine.pop("map.x"), mine.pop("map.y")) if "map.x" in mine else None
+        self.map = Map.restore(mine.pop("map.x"), mine.pop("map.y")) if "map.x" in mine else None
+        shapes = {**self.learned, **(FactorTable.shapes if "user_factors" in mine else {})}
+        fit(mine, shapes, n_users=self.fitted.n_users, n_items=self.fitted.n_items)
         self.set_tensors(mine)
 
 

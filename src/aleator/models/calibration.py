@@ -7,7 +7,7 @@ The map minimises the same weighted squared error as the models of the expectati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users, pieces
+from aleator.checkpoint.checks import fit
 from aleator.device import budget
 
 Calibrate = Literal["none", "linear", "isotonic"]
@@ -40,6 +41,14 @@ class Map:
         mean = (self.y[-1] - self.y[0]) / (self.x[-1] - self.x[0])
         self.slope = torch.cat([slope[:1].minimum(mean), slope, slope[-1:].minimum(mean)])
         self.line = None if len(x) > 2 else (float(mean), float(self.y[0] - mean * self.x[0]))
+
+    @classmethod
+    def restore(cls, x: Tensor, y: Tensor) -> Self:
+        """A map from the knots of a folder."""
+        fit({"x": x, "y": y}, {"x": "[knots] float64", "y": "[knots] float64"})
+        if len(x) < 2 or not bool((x.diff() > 0).all() & (y.diff() >= 0).all()):
+            raise ValueError("the knots of a map do not ascend")
+        return cls(x, y)
 
     @property
     def rises(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -47,7 +48,7 @@ class ExpoMF(Model):
 
     item_exposure: Tensor = field(init=False)  # [n_items] exposure probabilities
 
-    learned: ClassVar[tuple[str, ...]] = ("item_exposure",)
+    learned: ClassVar[Mapping[str, str]] = {"item_exposure": "[n_items]"}
     ranges: ClassVar[Ranges] = {
         "dim": Among(32, 64, 128, 256),
         "precision": Between(0.5, 30.0, log=True),

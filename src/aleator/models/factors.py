@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from aleator.models.calibration import Map
 
 class FactorTable:
     """A factor for each user and item."""
+
+    shapes: ClassVar[Mapping[str, str]] = {"user_factors": "[n_users, width]", "item_factors": "[n_items, width]"}
 
     def __init__(self, users: Tensor, items: Tensor) -> None:
         self.users = users  # [n_users, dim]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -48,7 +49,7 @@ class FISM(Epochs, Model):
     z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
     q: Tensor = field(init=False)  # [n_items, dim] for candidates; with biases they are the last of dim + 1 columns
 
-    learned: ClassVar[tuple[str, ...]] = ("z", "q")
+    learned: ClassVar[Mapping[str, str]] = {"z": "[n_items, dim]", "q": "[n_items, width]"}
     weighs_negatives: ClassVar[bool] = True
     excludes_itself: ClassVar[bool] = True  # whether an observed item is left out of the history in its own loss
     steps: ClassVar[int] = 16

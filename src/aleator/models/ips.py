@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -32,7 +33,7 @@ class IPS(MF):
 
     inverse_propensity: Tensor = field(init=False)  # [n_items] the weight of an observed pair
 
-    learned: ClassVar[tuple[str, ...]] = ("inverse_propensity",)
+    learned: ClassVar[Mapping[str, str]] = {"inverse_propensity": "[n_items]"}
     trains_jointly: ClassVar[bool] = False  # the joint loss has other weights
     ranges: ClassVar[Ranges] = {
         **MF.ranges,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.checkpoint.checks import fit, fit_rows, typed
 from aleator.device import budget, free_memory
 from aleator.errors import require
 from aleator.kernels.ragged import history_sum
@@ -120,14 +121,21 @@ class ItemTable:
         return {"level": self.level, "dense": isinstance(self.store, Dense)}
 
     @classmethod
-    def restore(cls, about: dict[str, Any], tensors: dict[str, Tensor], device: torch.device) -> ItemTable:
+    def restore(
+        cls, about: dict[str, Any], tensors: dict[str, Tensor], n_items: int, device: torch.device
+    ) -> ItemTable:
         """A table from what was saved. A matrix that was dense is dense again if it fits in memory."""
+        level, dense = typed(float, about["level"], "level"), typed(bool, about["dense"], "dense")
         if "table" in tensors:
-            return cls(Dense(tensors["table"]), about["level"])
-        store = Sparse(*(tensors[name] for name in ("start", "column", "value")))
-        if about["dense"] and 8 * store.n_items**2 <= free_memory(device):
-            return cls(store.dense(), about["level"])
-        return cls(store, about["level"])
+            fit(tensors, Dense.shapes, n_items=n_items)
+            return cls(Dense(tensors["table"]), level)
+        fit(tensors, Sparse.shapes, n_items=n_items)
+        fit_rows(tensors["start"], tensors["column"], n_items)
+        store = Sparse(*(tensors[name] for name in Sparse.shapes))
+        enough = len(store.value) >= budget(device).dense_share * n_items**2
+        if dense and enough and 8 * n_items**2 <= free_memory(device):
+            return cls(store.dense(), level)
+        return cls(store, level)
 
 
 class Room(NamedTuple):
@@ -165,7 +173,11 @@ def make_table(blocks: Iterator[Block], room: Room, n_items: int, device: torch.
                 yield block if room.neighbours is None else strongest(block, room.neighbours)
                 shown.advance(block.shape[0])
 
-        return ItemTable(dense_of(kept(), n_items, device) if room.dense else sparse_of(kept(), device))
+        if not room.dense:
+            return ItemTable(sparse_of(kept(), device))
+        store = dense_of(kept(), n_items, device)
+        few = store.filled < budget(device).dense_share * n_items**2  # fewer than the bound that the room was made for
+        return ItemTable(store.sparse() if few else store)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -247,7 +259,7 @@ class ItemItem(Model):
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().unpack(learned, tensors)
         mine = {name.removeprefix("model."): value for name, value in tensors.items()}
-        self.similarities = ItemTable.restore(learned, mine, self.torch_device)
+        self.similarities = ItemTable.restore(learned, mine, self.fitted.n_items, self.torch_device)
 
 
 def gram_rows(x: sp.csr_matrix, device: torch.device) -> Iterator[Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -56,7 +56,12 @@ class MultVAE(Epochs, Model):
     decoder: Tensor = field(init=False)  # [dim + 1, hidden]
     item_factors: Tensor = field(init=False)  # [n_items, hidden + 1]: the last column is the bias
 
-    learned: ClassVar[tuple[str, ...]] = ("encoder", "gaussian", "decoder", "item_factors")
+    learned: ClassVar[Mapping[str, str]] = {
+        "encoder": "[n_items + 1, hidden]",
+        "decoder": "[dim + 1, hidden]",
+        "gaussian": "[hidden + 1, dim + dim]",
+        "item_factors": "[n_items, hidden + 1]",
+    }
     trains_jointly: ClassVar[bool] = True
     weighs_negatives: ClassVar[bool] = True
     steps: ClassVar[int] = 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ class Popularity(Model):
 
     share: Tensor = field(init=False)  # [n_items]
 
-    learned: ClassVar[tuple[str, ...]] = ("share",)
+    learned: ClassVar[Mapping[str, str]] = {"share": "[n_items]"}
     personalises: ClassVar[bool] = False
 
     def learn(self, stop: Stop) -> None:

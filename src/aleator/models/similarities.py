@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,8 @@ _TIED = 1 - 1e-6  # values whose ratio is at least this count as equal, since ro
 
 class Dense:
     """S as a dense table [n_items, n_items]. Row j, column i is what item j in a history adds to the score of item i."""
+
+    shapes: ClassVar[Mapping[str, str]] = {"table": "[n_items, n_items]"}
 
     def __init__(self, table: Tensor) -> None:
         self.table = table
@@ -58,11 +60,20 @@ class Dense:
         """Multiply S by a factor, in place."""
         self.table.mul_(factor)
 
+    @property
+    def filled(self) -> int:
+        """The number of nonzero entries."""
+        return int(self.table.count_nonzero())
+
+    def sparse(self) -> Sparse:
+        """The same matrix as a sparse one."""
+        return Sparse(*_entries(self.table))
+
     def tensors(self) -> dict[str, Tensor]:
         """The tensors to save, by name: the table, or its nonzero entries if these are few."""
-        if 4 * int(self.table.count_nonzero()) > self.table.numel():
+        if 8 * self.filled >= self.table.numel():
             return {"table": self.table}
-        return dict(zip(("start", "column", "value"), _entries(self.table), strict=True))
+        return self.sparse().tensors()
 
 
 class Sparse:
@@ -70,6 +81,12 @@ class Sparse:
 
     The columns of a row ascend.
     """
+
+    shapes: ClassVar[Mapping[str, str]] = {
+        "start": "[n_items + 1] int64",
+        "column": "[entries] int32",
+        "value": "[entries]",
+    }
 
     def __init__(self, start: Tensor, column: Tensor, value: Tensor) -> None:
         self.start, self.column, self.value = start, column, value
@@ -163,7 +180,7 @@ class Sparse:
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors to save, by name."""
-        return {"start": self.start, "column": self.column, "value": self.value}
+        return dict(zip(self.shapes, (self.start, self.column, self.value), strict=True))
 
     def dense(self) -> Dense:
         """The same matrix as a dense table."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
+from aleator.checkpoint.checks import Figure
 from aleator.errors import require
 from aleator.training.stop import Stop
 from aleator.training.watch import stage
@@ -53,7 +54,7 @@ class Log:
     """The log of a training."""
 
     best_epoch: int = 0
-    rows: list[dict[str, float]] = field(default_factory=list)  # epoch, loss, and the metric if it was checked
+    rows: list[dict[str, Figure]] = field(default_factory=list)  # epoch, loss, and the metric if it was checked
     seconds: list[float] = field(default_factory=list, compare=False)  # time of each epoch without its check; not saved
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -37,7 +38,7 @@ class Estimator(Configurable, ABC):
 
     log: Log | None = field(default=None, init=False)  # of the training, after `learn`
 
-    learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors that are trained and saved
+    learned: ClassVar[Mapping[str, str]] = {}  # names and shapes of the tensors that are trained and saved
 
     @abstractmethod
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:

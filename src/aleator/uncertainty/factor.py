@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -63,7 +63,7 @@ class FactorEstimator(ProductEstimator):
     z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
     q: Tensor = field(init=False)  # [n_items, dim] for candidates
 
-    learned: ClassVar[tuple[str, ...]] = ("z", "q")
+    learned: ClassVar[Mapping[str, str]] = {"z": "[n_items, dim]", "q": "[n_items, dim]"}
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {
         "init": RANDOM_INIT,
         "self_exclude": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -41,7 +42,13 @@ class MLPEstimator(ProductEstimator):
     b2: Tensor = field(init=False)  # [hidden]
     q: Tensor = field(init=False)  # [n_items, hidden + 1]: the last column is the bias
 
-    learned: ClassVar[tuple[str, ...]] = ("w1", "b1", "w2", "b2", "q")
+    learned: ClassVar[Mapping[str, str]] = {
+        "w1": "[n_items, hidden]",
+        "b1": "[hidden]",
+        "w2": "[hidden, hidden]",
+        "b2": "[hidden]",
+        "q": "[n_items, hidden + 1]",
+    }
     paper: ClassVar[dict[str, Any]] = ProductEstimator.paper | {"history_dropout": 0.0}
     ranges: ClassVar[Ranges] = ProductEstimator.ranges | {
         "hidden": Among(256, 512, 1024),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ class GraftedFunction(Grafted):
     width: int = field(default=0, init=False)  # number of columns of the function
     last: tuple[Tensor, Tensor] | None = field(default=None, init=False)  # the last batch, and its scores
 
-    learned: ClassVar[tuple[str, ...]] = ("known", "columns")
+    learned: ClassVar[Mapping[str, str]] = {"known": "[n_users] bool", "columns": "[n_items] int64"}
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "width")
     scores_histories: ClassVar[bool] = False
     strangers: ClassVar[str] = "are unknown to the model and get each item's share of the users"
@@ -69,6 +69,11 @@ class GraftedFunction(Grafted):
             "give items=, the item ids of its columns in their order",
         )
         return found
+
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        super().set_tensors(tensors)
+        if not -1 <= int(self.columns.min()) <= int(self.columns.max()) < self.width:
+            raise ValueError("columns are not among those of the function")
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         warnings.warn(

@@ -86,4 +86,4 @@ class GraftedSimilarities(Grafted):
     def unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().unpack(learned, tensors)
         mine = {name.removeprefix("model."): value for name, value in tensors.items()}
-        self.similarities = ItemTable.restore(learned, mine, self.torch_device)
+        self.similarities = ItemTable.restore(learned, mine, self.fitted.n_items, self.torch_device)

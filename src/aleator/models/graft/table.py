@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.checkpoint.checks import fit, fit_rows
 from aleator.errors import require
 from aleator.models.calibration import Sample
 from aleator.models.graft.base import Grafted, taken
@@ -29,7 +30,7 @@ class GraftedTable(Grafted):
     listed: Histories = field(init=False)  # the candidates of each user, with their scores as weights
     lowest: float = field(default=0.0, init=False)  # r_ui of a pair that is not listed
 
-    learned: ClassVar[tuple[str, ...]] = ("known",)
+    learned: ClassVar[Mapping[str, str]] = {"known": "[n_users] bool"}
     facts: ClassVar[tuple[str, ...]] = (*Grafted.facts, "lowest")
     matches_rows: ClassVar[bool] = False  # each of its rows has ids
     suspect: ClassVar[str] = "check its ids, and that its model has learned"
@@ -89,5 +90,8 @@ class GraftedTable(Grafted):
 
     def set_tensors(self, tensors: dict[str, Tensor]) -> None:
         super().set_tensors(tensors)
+        shapes = {"weight": "[entries]", "item": "[entries] int64", "indptr": "[n_users + 1] int64"}
+        fit(tensors, shapes, n_users=self.fitted.n_users)
+        fit_rows(tensors["indptr"], tensors["item"], self.fitted.n_items)
         parts: Any = tuple(tensors[name].cpu().numpy() for name in ("weight", "item", "indptr"))
         self.listed = Histories(sp.csr_matrix(parts, self.fitted.csr.shape), self.torch_device)
