@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.errors import AleatorError
+from aleator.ranking.derived import Derived
 from aleator.training.loop import Loop
 from aleator.training.stop import Stop
 from aleator.training.watch import Epoch, watching
@@ -172,3 +173,12 @@ def test_each_epoch_is_told_of_and_a_watcher_may_end_the_training() -> None:
             to_target(weight), [weight], histories(), Stop(values(0.1, 0.2, 0.3))
         )
     assert told == [("mine", 1, None), ("mine", 2, 0.1), ("mine", 3, None), ("mine", 4, 0.2)]
+
+
+def test_what_follows_from_a_parameter_is_computed_again_after_a_training() -> None:
+    weight = torch.zeros(2, requires_grad=True)
+    twice = Derived(lambda tensor: 2 * tensor.detach())
+    before = twice(weight)
+    loop().minimise(to_target(weight), [weight], histories(), Stop(epochs=1))
+    assert torch.equal(twice(weight), 2 * weight.detach())
+    assert not torch.equal(twice(weight), before)

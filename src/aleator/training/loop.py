@@ -43,7 +43,13 @@ class Optimizer(Protocol):
 
 
 class AdamW(torch.optim.AdamW):
-    """PyTorch's AdamW, which defers no updates."""
+    """PyTorch's AdamW, which defers no updates. It tells who keeps what follows from a parameter that it moved."""
+
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        for group in self.param_groups:
+            torch.autograd.graph.increment_version(group["params"])  # the fused kernels do not
+        return loss
 
     def settle(self) -> None:
         """Do nothing: no updates are deferred."""
