@@ -76,9 +76,10 @@ class Job:
     def refuse(self, count: int, example: Any) -> None:
         """Refuse users whom nothing is known of, if that is what is done with them."""
         if self.unknown == "error" and count:
+            known = self.model.fitted.users.decode([0]).tolist()[0]
             raise AleatorError(
                 f"the model does not know {count} of the users, such as {example!r}",
-                "leave them out with unknown='drop', or give them what is popular with unknown='popular' (--unknown)",
+                f"give ids such as {known!r}, or say what becomes of them: unknown='drop' or 'popular' (--unknown)",
             )
 
     def _histories(self, frame: pl.DataFrame, rows: Array) -> sp.csr_matrix:
@@ -87,13 +88,13 @@ class Job:
 
         items = self.model.fitted.items
         row = item = np.zeros(0, np.int64)
-        if self.history is not None and len(rows):
-            require(
-                self.history in frame.columns, f"there is no column '{self.history}'", f"name one of {frame.columns}"
-            )
+        if self.history is not None:
+            listed = ", ".join(frame.columns)
+            require(self.history in frame.columns, f"there is no column '{self.history}'", f"name one of {listed}")
             column = frame[self.history].gather(rows)
             column = column.str.split(" ") if column.dtype == pl.String else column
-            require(column.dtype == pl.List, f"column '{self.history}' holds no histories", "give lists, or texts")
+            told = f"column '{self.history}' holds no histories"
+            require(column.dtype == pl.List, told, "give lists of item ids, or texts with a space between them")
             size = column.list.len().fill_null(0).to_numpy().astype(np.int64)
             item = encoded(column.filter(size > 0).explode(), items)
             row = np.repeat(np.arange(len(rows)), size)
