@@ -109,6 +109,13 @@ def test_memory_is_that_of_fresh_processes(tmp_path: Path) -> None:
     assert all(row["ours"] > 50 for row in told["rows"])  # megabytes; torch alone takes more
 
 
+def test_a_batch_is_killed_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    sizes = ("--few", 40, "--estimator-dim", 4, "--per-part", 10, "--kills", 1, "--k", 5)
+    told = run("batch", *WORLD, "--per-user", 60, *sizes, folder=tmp_path)
+    assert told["checked"] == {"equal parts": 8, "users with one list": 80}
+    assert {row["unit"] for row in told["rows"]} == {"s", "MB"}
+
+
 def test_every_job_whose_memory_is_measured(tmp_path: Path) -> None:
     options = {"dataset": "simulated", "users": 80, "items": 60, "per_user": 200, "device": "cpu"}
     options |= {"dim": 4, "estimator_dim": 4, "epochs": 2, "k": 10}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,18 @@ def test_filters_keep_the_order_of_what_passes(model: al.Model) -> None:
     assert items_of(found, 3) == [item for item in ranked[3][1:] if item % 3 != 1][:9]
     with pytest.raises(al.AleatorError, match="unknown attribute 'thrid'; did you mean 'third'"):
         model.recommend([3], where={"thrid": 1})
+
+
+def test_a_fitted_aur_takes_new_attributes(fitted_aur: al.AUR, tmp_path: Path) -> None:
+    aur = copy.copy(fitted_aur)
+    items = list(range(aur.fitted.n_items))
+    for stock in (items[::2], items[1::2]):
+        aur.data = aur.fitted.with_attributes({"item": stock, "stock": [True] * len(stock)})
+        aur.save(tmp_path / "m")
+        for model in (aur, al.AUR.load(tmp_path / "m")):
+            found = model.recommend([3, 4], k=5, where={"stock": True})
+            assert set(found["item_id"]) <= set(stock)
+    assert not fitted_aur.fitted.attributes
 
 
 def test_ids_come_back_in_the_type_of_the_data(split: al.Split) -> None:

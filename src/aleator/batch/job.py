@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from aleator.batch.listed import Listed
 from aleator.batch.users import USER, encoded
 from aleator.batches import Histories, Users
 from aleator.data.arrays import Array, picked
+from aleator.data.attributes import Where
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.ranking.contributions import as_lists
 from aleator.ranking.lists import Candidates, Ranked, ranked
@@ -32,7 +35,8 @@ class Job:
 
     model: Recommender
     k: int
-    candidates: Candidates  # for all users
+    mask: Tensor | None  # [n_items] what may be listed for anyone; None for all items
+    whole: bool  # as in `Candidates`
     allow: Listed | None  # for each user
     deny: Listed | None
     filter_seen: bool
@@ -43,6 +47,22 @@ class Job:
     def __post_init__(self) -> None:
         if self.unknown not in get_args(Unknown):
             raise unknown_name("value of unknown", str(self.unknown), get_args(Unknown))
+
+    @classmethod
+    def of(
+        cls,
+        model: Recommender,
+        k: int,
+        lists: Mapping[str, Listed],
+        where: Where | None,
+        untrained: bool,
+        **options: Any,
+    ) -> Job:
+        """From what `recommend_batch` was given. `lists` has those by the names allow and deny."""
+        for_all = {name: own.for_recommend([], model.fitted.items) for name, own in lists.items() if own.users is None}
+        each = {name: own for name, own in lists.items() if own.users is not None}
+        found = Candidates.of(model, list, where=where, untrained=untrained, **for_all)
+        return cls(model, k, found.mask, found.whole and not each, each.get("allow"), each.get("deny"), **options)
 
     def lists(self, frame: pl.DataFrame, dense: Array) -> tuple[pl.DataFrame, dict[str, int]]:
         """The lists of the users of a part, with their other columns, and counts of users and rows.
@@ -78,9 +98,10 @@ class Job:
     def refuse(self, count: int, example: Any) -> None:
         """Refuse users whom nothing is known of, if that is what is done with them."""
         if self.unknown == "error" and count:
+            known = self.model.fitted.users.decode([0]).tolist()[0]
             raise AleatorError(
                 f"the model does not know {count} of the users, such as {example!r}",
-                "leave them out with unknown='drop', or give them what is popular with unknown='popular' (--unknown)",
+                f"give ids such as {known!r}, or say what becomes of them: unknown='drop' or 'popular' (--unknown)",
             )
 
     def _histories(self, frame: pl.DataFrame, rows: Array) -> sp.csr_matrix:
@@ -89,13 +110,13 @@ class Job:
 
         items = self.model.fitted.items
         row = item = np.zeros(0, np.int64)
-        if self.history is not None and len(rows):
-            require(
-                self.history in frame.columns, f"there is no column '{self.history}'", f"name one of {frame.columns}"
-            )
+        if self.history is not None:
+            listed = ", ".join(frame.columns)
+            require(self.history in frame.columns, f"there is no column '{self.history}'", f"name one of {listed}")
             column = frame[self.history].gather(rows)
             column = column.str.split(" ") if column.dtype == pl.String else column
-            require(column.dtype == pl.List, f"column '{self.history}' holds no histories", "give lists, or texts")
+            told = f"column '{self.history}' holds no histories"
+            require(column.dtype == pl.List, told, "give lists of item ids, or texts with a space between them")
             size = column.list.len().fill_null(0).to_numpy().astype(np.int64)
             item = encoded(column.filter(size > 0).explode(), items)
             row = np.repeat(np.arange(len(rows)), size)
@@ -108,11 +129,9 @@ class Job:
     def _ranked(self, frame: pl.DataFrame, rows: Array, users: Users) -> Ranked:
         """The lists of some users of a part. `place` is their row in the part."""
         ids, device = frame[USER].gather(rows), self.model.torch_device
-        candidates = replace(
-            self.candidates,
-            allow=None if self.allow is None else self.allow.of(ids, device),
-            deny=None if self.deny is None else self.deny.of(ids, device),
-        )
+        each = {"allow": self.allow, "deny": self.deny}
+        own = {name: None if lists is None else lists.of(ids, device) for name, lists in each.items()}
+        candidates = Candidates(self.mask, whole=self.whole, **own)
         found = ranked(self.model, users, self.k, candidates, filter_seen=self.filter_seen, explain=self.explain)
         return replace(found, place=rows[found.place])
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,7 +21,7 @@ from aleator.data.attributes import Where
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.progress import Bar, progress
 from aleator.ranking.contributions import check_count
-from aleator.ranking.lists import Candidates, check_k
+from aleator.ranking.lists import check_k
 from aleator.recommender import Recommender
 from aleator.version import __version__
 
@@ -113,35 +111,21 @@ def recommend_batch(
     turned = model if lam is None else model.at(lam)
     table = Table.of(users, user, data.users)
     given = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
-    lists = {name: listed(value, name, data.users, data.items) for name, value in given.items()}
-    each = {name: own for name, (own, _) in lists.items() if own.users is not None}
-    for_all = {name: own.for_recommend([], data.items) for name, (own, _) in lists.items() if own.users is None}
-    candidates = Candidates.of(turned, list, where=where, untrained=untrained, **for_all)
-    job = Job(
-        turned,
-        k,
-        replace(candidates, whole=candidates.whole and not each),
-        allow=each.get("allow"),
-        deny=each.get("deny"),
-        filter_seen=filter_seen,
-        unknown=unknown,
-        history=history,
-        explain=explain,
-    )
+    read = {name: listed(value, name, data.users, data.items) for name, value in given.items()}
+    lists, notes = {n: own for n, (own, _) in read.items()}, [note for _, told in read.values() for note in told]
+    options: dict[str, Any] = {"filter_seen": filter_seen, "unknown": unknown, "history": history, "explain": explain}
+    job = Job.of(turned, k, lists, where, untrained, **options)
     start, total = time.perf_counter(), _survey(table, job) if table.again else None
     batch = {
-        "model": _fingerprint(turned),
+        "model": turned.fingerprint,
         "users": total,
         "k": k,
         "lam": getattr(turned, "lam_used", None),
-        "history": history,
-        "unknown": unknown,
-        "filter_seen": filter_seen,
-        **{name: lists[name][0].fingerprint if name in lists else None for name in ("allow", "deny")},
+        **options,
+        **{name: lists[name].fingerprint if name in lists else None for name in ("allow", "deny")},
         "where": _plain(where),
         "untrained": untrained,
-        "explain": explain,
-        "candidates": None if candidates.mask is None else _digest(candidates.mask.cpu().numpy().tobytes()),
+        "candidates": None if job.mask is None else _digest(job.mask.cpu().numpy().tobytes()),
         "per_part": per_part,
         "format": format,
     }
@@ -151,7 +135,6 @@ def recommend_batch(
         counts = sum((Counter({n: about[n] for n in COUNTS}) for about in folder.finished.values()), Counter())
         told = {**batch, **{name: counts[name] for name in COUNTS}, "parts": len(folder.finished)}
         folder.finish({"aleator": __version__, **told})
-    notes = [note for _, own in lists.values() for note in own]
     seconds = round(time.perf_counter() - start, 2)
     return {"out": str(out), **told, "resumed": resumed, "seconds": seconds, "notes": notes}
 
@@ -194,12 +177,6 @@ def _save(lists: pl.DataFrame, format: Format, path: Path) -> None:
         lists.write_parquet(path) if format == "parquet" else lists.write_csv(path)
     except pl.exceptions.PolarsError as error:
         raise AleatorError(f"a part cannot be written as {format} ({error})", "write the other format") from None
-
-
-def _fingerprint(model: Recommender) -> str:
-    """A hash of what was fitted on, with which options, and of lam."""
-    about = [type(model).__name__, model.options(), model.fitted.fingerprint, getattr(model, "lam_used", None)]
-    return _digest(json.dumps(about, sort_keys=True, default=str).encode())
 
 
 def _digest(data: bytes) -> str:
