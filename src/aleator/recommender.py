@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +15,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from aleator import checkpoint
+from aleator import checkpoint as folders
 from aleator.batches import Histories, Users
 from aleator.data.growth import Growth, grow
 from aleator.data.interactions import Duplicates, Interactions
@@ -34,6 +35,7 @@ from aleator.ranking.scan import Scan, available
 from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
+from aleator.training.journal import kept_in
 from aleator.training.loop import Log
 from aleator.training.watch import Watcher, watching
 from aleator.version import __version__
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
 _UPDATED = "updated since the fit"  # begins a note
+Place = str | os.PathLike[str]  # a folder
 Who = Sequence[Any] | Mapping[Any, Sequence[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -102,7 +105,13 @@ class Recommender(Configurable, ABC):
         return recipe_of(self.recipe)
 
     def fit(
-        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+        self,
+        data: Split | Interactions,
+        *,
+        callback: Watcher | None = None,
+        cache: ModelCache | None = None,
+        checkpoint: Place | None = None,
+        resume: bool = True,
     ) -> Self:
         """Fit on a split or on bare interactions.
 
@@ -114,15 +123,30 @@ class Recommender(Configurable, ABC):
             callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
                 fit.
             cache: Keeps what models learned, for several fits on the same pairs.
+            checkpoint: A folder that keeps the fit while it runs. After a crash, the same call goes on from there, and on
+                the CPU it ends with the same bits. The folder is removed at the end.
+            resume: Whether to go on from `checkpoint`. If not, what it holds is deleted.
 
         Returns:
             The fitted recommender itself.
         """
         split = as_split(data)
-        with self._watched("fitting", callback):
+        keeping = nullcontext() if checkpoint is None else self.kept_in(checkpoint, split, resume)
+        with keeping, self._watched("fitting", callback):
             self.updated, self.notes = {}, []
             self.fit_split(split, cache)
         return self
+
+    def kept_in(self, folder: Place, data: Split | Interactions, resume: bool = True) -> AbstractContextManager[None]:
+        """Inside, the fit on this data is kept in a folder: `fit(checkpoint=)`, for a fit and its `save` together."""
+        split = as_split(data)
+        data_of = [split.name, split.valid_by, *(part.identity for part in (split.train, split.valid, split.test))]
+        options = [type(self).__name__, self.asked_for()]
+        return kept_in(folder, {"data": data_of, "options": options, "device": str(self.torch_device)}, resume)
+
+    def asked_for(self) -> dict[str, Any]:
+        """The options, with those of the parts, as a dict for JSON."""
+        return self.options()
 
     def update(
         self,
@@ -405,7 +429,7 @@ class Recommender(Configurable, ABC):
     def _items(self, items: Sequence[Any]) -> Tensor:
         return dense_items(self, items)
 
-    def save(self, folder: checkpoint.Path_) -> None:
+    def save(self, folder: Place) -> None:
         """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.
 
         The folder holds the training interactions too, which `recommend` needs. If saving fails, an older model in the
@@ -414,7 +438,7 @@ class Recommender(Configurable, ABC):
         Args:
             folder: Where to save. It must be new or empty, or hold a model, which is replaced.
         """
-        about, tensors = checkpoint.pack_data(self.fitted)
+        about, tensors = folders.pack_data(self.fitted)
         learned, more = self.pack()
         versions = {
             "aleator": __version__,
@@ -430,10 +454,10 @@ class Recommender(Configurable, ABC):
             "versions": versions,
             "updated": self.updated,
         }
-        checkpoint.write(folder, manifest, tensors | more)
+        folders.write(folder, manifest, tensors | more)
 
     @classmethod
-    def load(cls, folder: checkpoint.Path_, device: str = "auto") -> Self:
+    def load(cls, folder: Place, device: str = "auto") -> Self:
         """Load what `save` wrote. Loading runs no code.
 
         Args:
@@ -443,7 +467,7 @@ class Recommender(Configurable, ABC):
         Returns:
             The fitted recommender.
         """
-        manifest, tensors = checkpoint.read(folder)
+        manifest, tensors = folders.read(folder)
         require(
             manifest.get("kind") == cls.__name__,
             f"'{folder}' holds a {manifest.get('kind')}, not a {cls.__name__}",
@@ -451,7 +475,7 @@ class Recommender(Configurable, ABC):
         )
         try:
             made = cls.restore(manifest["options"] | {"device": device})
-            made.data = checkpoint.unpack_data(manifest["data"], tensors)
+            made.data = folders.unpack_data(manifest["data"], tensors)
             if made.data.fingerprint != manifest["data"]["fingerprint"]:
                 raise RuntimeError("its two files do not belong together")
             # Tensors in mapped memory may be unaligned, and their products then differ in the last bit: copy them.
@@ -461,7 +485,7 @@ class Recommender(Configurable, ABC):
         except torch.OutOfMemoryError:
             raise
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
-            raise checkpoint.damaged(folder, error) from None
+            raise folders.damaged(folder, error) from None
         return made
 
     @classmethod

@@ -96,9 +96,7 @@ def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple
         with phase(f"race over {epochs} epochs", len(left)) as shown:
             for entry in left:
                 with phase(str(entry)):
-                    entry.learn(Stop(epochs=epochs))
-                    measured.append(entry.measure(held_out))
-                entry.estimator.forget()  # many entries may not fit in memory together
+                    measured.append(entry.judge(Stop(epochs=epochs), held_out))
                 shown.advance(1)
         order = ranking(measured, select)
         going_on = math.ceil(len(left) / _KEPT)
