@@ -11,10 +11,11 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """Inside, this process holds the lock of a file, or it holds nothing: the value says which. It never waits.
+    """Inside, this process holds the lock of a file, or it holds nothing: the value says which.
 
-    Several processes can hold a `shared` lock at once, if none holds the other kind. The file is empty, and is removed by
-    a process that held it alone. Without file locks (Windows), every process gets the lock.
+    Several processes can hold a `shared` lock at once. It waits while a process holds the lock alone. The other kind does
+    not wait. The file is empty, and is removed by a process that held it alone. Without file locks (Windows), every
+    process gets the lock.
     """
     if importlib.util.find_spec("fcntl") is None:
         yield True
@@ -35,7 +36,7 @@ def _open(path: Path, shared: bool) -> int | None:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
             if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
                 return file
         except BlockingIOError:

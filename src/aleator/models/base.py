@@ -250,10 +250,7 @@ class Model(Recommender):
             self.data = data
             self.unpack(learned, {name: value.to(self.torch_device) for name, value in tensors.items()})
 
-        if self.frozen:
-            fit()
-        else:
-            recorded(f"fit of {type(self).__name__}", fit, self.pack, take)
+        recorded(f"fit of {type(self).__name__}", fit, self.pack, take)
 
     def choose_on(self, data: Interactions, held_out: HeldOut) -> None:
         """Choose the options that are "auto", by fits to these pairs that are judged on the pairs `held_out`."""

@@ -109,9 +109,17 @@ class Step:
         """The newest state of the training, if the journal has one."""
         if self.journal is None:
             return None
-        files = self.journal.files(self.name, "state")
+        files = self._latest()
         self.saves = int(files[-1].name.split("-")[2]) if files else 0
         return self.journal.newest(self.name, "state", self.label)
+
+    def _latest(self) -> list[Path]:
+        """The files of the latest states. Older ones are deleted."""
+        assert self.journal is not None
+        files = self.journal.files(self.name, "state")
+        for path in files[:-STATES]:
+            delete(path)
+        return files[-STATES:]
 
     @property
     def due(self) -> bool:
@@ -124,8 +132,7 @@ class Step:
         start, self.saves = _clock(), self.saves + 1
         name = f"{self.name}-state-{self.saves:06}"
         if self.journal.write(name, {"label": self.label, "facts": facts}, tensors):
-            for path in self.journal.files(self.name, "state")[:-STATES]:
-                delete(path)
+            self._latest()
         now = _clock()
         self.next = now + max(EVERY, (now - start) / SHARE)
         self.journal.leave()
