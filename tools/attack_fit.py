@@ -2,9 +2,10 @@
 
     python tools/attack_fit.py adressa --kills 50
 
-The fit is `aleator fit DATASET` in a process of its own. A kill falls a random time after a random change of the files that
-the fit writes: its checkpoints, and at the end the model. So many are in the middle of a write. The same command then goes
-on. After the last kill it runs to its end. The figures are printed as JSON. The exit code is 1 if any file differs.
+The fit is `aleator fit DATASET` in a process of its own. A kill falls a random time after a random change of the files
+that the fit writes: its checkpoints, and at the end the model. So many are in the middle of a write. The same command
+then goes on. After the last kill it runs to its end. The figures are printed as JSON. The exit code is 1 if any file
+differs.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ class Fit:
         if options.max_epochs:
             words += ["--max-epochs", str(options.max_epochs)]
         python = [sys.executable, "-c", PROGRAM, str(options.every), str(options.share)]
-        self.process = subprocess.Popen(
-            [*python, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        self.process = subprocess.Popen([*python, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def watch(self, changes: int | None) -> int:
         """Wait until the files have changed so many times, or to the end. Returns how many changes there were."""

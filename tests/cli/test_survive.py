@@ -73,9 +73,10 @@ import os, signal, sys
 from aleator.training import watch
 from aleator.cli import main
 advance = watch.Stage.advance
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have switched it off
 
-def advanced(stage, *figures):
-    advance(stage, *figures)
+def advanced(stage, *loss, **figures):
+    advance(stage, *loss, **figures)
     if stage.epoch == 2 and stage.name == "uncertainty estimator":
         os.kill(os.getpid(), {number})
 
@@ -99,6 +100,7 @@ def test_a_signal_during_the_imports_ends_the_program() -> None:
 import builtins, os, signal
 from aleator_command import main
 real = builtins.__import__
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have switched it off
 
 def importing(name, *rest):
     if name.startswith("torch"):

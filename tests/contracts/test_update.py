@@ -20,7 +20,9 @@ from .small import SMALL
 
 CASES = [(name, options) for name in MODELS.classes for options in SMALL.get(name, [{}])]
 CASES += [("aur fism", {}), ("aur mf", {}), ("aur mlp", {})]
-every_recommender = pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join([case[0], *map(str, case[1].values())]))
+every_recommender = pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: " ".join([case[0], *map(str, case[1].values())])
+)
 
 
 def build(case: tuple[str, dict[str, Any]]) -> al.AUR | al.Model:
@@ -43,9 +45,6 @@ def parts() -> tuple[Interactions, Interactions, Interactions]:
     new = (user >= 50) | (item >= 32) | (np.arange(len(user)) % 17 == 0)
     made = [Interactions.of(users[user[rows]], items[item[rows]]) for rows in (~new, new, slice(None))]
     return made[0], made[1], made[2]
-
-
-
 
 
 @pytest.fixture(scope="module")

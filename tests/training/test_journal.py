@@ -105,9 +105,7 @@ def test_killed_at_every_file_it_ends_with_the_same_bits(
 
 def test_a_finished_training_is_not_run_again(tmp_path: Path) -> None:
     seen: list[int] = []
-    with pytest.raises(Kill), kept_in(tmp_path, ABOUT):
-        train()
-        raise Kill
+    unfinished(tmp_path)
     with kept_in(tmp_path, ABOUT):
         train(seen=seen)
     assert seen == []
@@ -135,10 +133,8 @@ def test_steps_inside_a_step_are_deleted_once_it_is_done(tmp_path: Path) -> None
 
     first: list[int] = []
     again: list[int] = []
-    with pytest.raises(Kill), kept_in(tmp_path, ABOUT):
-        run(first)
-        assert [path.name[:9] for path in tmp_path.glob("0*")] == ["0001-done"]
-        raise Kill
+    unfinished(tmp_path, lambda: run(first))
+    assert [path.name[:9] for path in tmp_path.glob("0*")] == ["0001-done"]
     with kept_in(tmp_path, ABOUT):
         run([])
     assert again == first
@@ -171,11 +167,16 @@ def test_a_full_disk_does_not_end_the_fit(
     assert capsys.readouterr().err.count("No space left on device") == 1  # told once
 
 
-def unfinished(folder: Path) -> dict[str, bytes]:
-    """A folder with a fit that was killed."""
-    with pytest.raises(Kill), kept_in(folder, ABOUT):
-        train()
-        raise Kill
+def unfinished(folder: Path, run: Callable[[], Any] = train) -> dict[str, bytes]:
+    """A folder with a fit that was killed at its end."""
+
+    def killed() -> None:
+        with kept_in(folder, ABOUT):
+            run()
+            raise Kill
+
+    with pytest.raises(Kill):
+        killed()
     return contents(folder)
 
 
@@ -185,8 +186,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_fit_of_other_options_is_refused_and_loses_nothing(tmp_path: Path) -> None:
     before = unfinished(tmp_path)
-    with pytest.raises(AleatorError, match=r"unfinished fit with other options; .*resume"), kept_in(
-        tmp_path, {**ABOUT, "options": {"dim": 3}}
+    with (
+        pytest.raises(AleatorError, match=r"unfinished fit with other options; .*resume"),
+        kept_in(tmp_path, {**ABOUT, "options": {"dim": 3}}),
     ):
         raise Kill
     assert contents(tmp_path) == before
@@ -209,7 +211,7 @@ def test_two_fits_in_one_folder_are_refused(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_files_is_refused_and_keeps_them(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(AleatorError, match="such as 'thesis.tex'"), kept_in(tmp_path, ABOUT):
+    with pytest.raises(AleatorError, match=r"such as 'thesis\.tex'"), kept_in(tmp_path, ABOUT):
         raise Kill
     assert contents(tmp_path) == {"thesis.tex": b"years of work"}
 
@@ -223,10 +225,13 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, None)])
 def test_a_signal_ends_the_training_after_its_step_with_a_checkpoint(
-    number: int, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     expected = train()
     monkeypatch.setattr(journal, "EVERY", 1e9)  # only the signal saves
+    before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    request.addfinalizer(lambda: signal.signal(number, before))
+    usual = signal.getsignal(number)
     told: list[Epoch] = []
 
     def watch(epoch: Epoch) -> None:
@@ -234,10 +239,9 @@ def test_a_signal_ends_the_training_after_its_step_with_a_checkpoint(
         if len(told) == 2:
             signal.raise_signal(number)
 
-    before = signal.getsignal(number)
     with pytest.raises((KeyboardInterrupt, SystemExit)) as ended, watching(watch), kept_in(tmp_path, ABOUT):
         train()
-    assert signal.getsignal(number) is before
+    assert signal.getsignal(number) is usual
     assert len(told) == 2
     assert isinstance(ended.value, KeyboardInterrupt if code is None else SystemExit)
     assert code is None or ended.value.code == code  # type: ignore[union-attr]

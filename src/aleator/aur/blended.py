@@ -75,23 +75,6 @@ class Blended:
         recorded(f"estimator of {self}", learn, pack, take)
         self.measure_spreads()
 
-    def judge(self, stop: Stop, held_out: HeldOut) -> Measured:
-        """Train the estimator, measure the blend, and forget what was learned: many may not fit in memory together."""
-        found: Measured
-
-        def learn_and_measure() -> None:
-            nonlocal found
-            self.learn(stop)
-            found = self.measure(held_out)
-            self.estimator.forget()
-
-        def take(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-            nonlocal found
-            found = Measured(**{name: value.to(self.model.torch_device) for name, value in tensors.items()})
-
-        recorded(f"judgement of {self}", learn_and_measure, lambda: ({}, vars(found)), take)
-        return found
-
     def go_on(self, stop: Stop) -> None:
         """Train the estimator on from what it learned."""
         self.estimator.go_on(self.model.histories, self._expected(), self.objective, stop)
