@@ -87,6 +87,11 @@ def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def note(text: str) -> None:
+    """Tell a person on stderr what happened to a long work. It is told also after `quiet()`."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
 def beat() -> None:
     """Show that the work that is running goes on, from inside a long step of it. Only plain lines need this."""
     lines = _lines.get()

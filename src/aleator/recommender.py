@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aleator import checkpoint
+from aleator import checkpoint as folders
 from aleator.batches import Histories, Users
 from aleator.checkpoint.checks import finite, typed
 from aleator.data.attributes import Where
@@ -40,6 +41,7 @@ from aleator.ranking.similar import similar
 from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
+from aleator.training.journal import kept_in
 from aleator.training.loop import Log, epochs_due
 from aleator.training.watch import Watcher, watching
 from aleator.version import __version__
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
 _UPDATED = "updated since the fit"  # begins a note
+Place = str | os.PathLike[str]  # a folder
 Due = Callable[[Log | None], int]
 Who = Sequence[Any] | Mapping[Any, Iterable[Any]] | Users  # ids, histories of new users by name, or a batch
 
@@ -109,7 +112,13 @@ class Recommender(Configurable, ABC):
         return recipe_of(self.recipe)
 
     def fit(
-        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+        self,
+        data: Split | Interactions,
+        *,
+        callback: Watcher | None = None,
+        cache: ModelCache | None = None,
+        checkpoint: Place | None = None,
+        resume: bool = True,
     ) -> Self:
         """Fit on a split or on bare interactions.
 
@@ -121,15 +130,30 @@ class Recommender(Configurable, ABC):
             callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
                 fit.
             cache: Keeps what models learned, for several fits on the same pairs.
+            checkpoint: A folder that keeps the fit while it runs. After a crash, the same call goes on from there, and on
+                the CPU it ends with the same bits. The folder is removed at the end.
+            resume: Whether to go on from `checkpoint`. If not, what it holds is deleted.
 
         Returns:
             The fitted recommender itself.
         """
         split = as_split(data)
-        with self._watched("fitting", callback):
+        keeping = nullcontext() if checkpoint is None else self.kept_in(checkpoint, split, resume)
+        with keeping, self._watched("fitting", callback):
             self.updated, self.notes = {}, []
             self.fit_split(split, cache)
         return self
+
+    def kept_in(self, folder: Place, data: Split | Interactions, resume: bool = True) -> AbstractContextManager[None]:
+        """Inside, the fit on this data is kept in a folder: `fit(checkpoint=)`, for a fit and its `save` together."""
+        split = as_split(data)
+        data_of = [split.name, split.valid_by, *(part.identity for part in (split.train, split.valid, split.test))]
+        options = [type(self).__name__, self.asked_for()]
+        return kept_in(folder, {"data": data_of, "options": options, "device": str(self.torch_device)}, resume)
+
+    def asked_for(self) -> dict[str, Any]:
+        """The options, with those of the parts, as a dict for JSON."""
+        return self.options()
 
     def update(
         self,
@@ -533,9 +557,9 @@ class Recommender(Configurable, ABC):
         """
         learned, tensors = self.pack()
         about = {"kind": type(self).__name__, "options": self.options(), "learned": learned}
-        return checkpoint.fingerprint(about | {"data": self.fitted.fingerprint}, tensors)
+        return folders.fingerprint(about | {"data": self.fitted.fingerprint}, tensors)
 
-    def save(self, folder: checkpoint.Path_) -> None:
+    def save(self, folder: Place) -> None:
         """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.
 
         The folder holds the training interactions too, which `recommend` needs. If saving fails, an older model in the
@@ -544,7 +568,7 @@ class Recommender(Configurable, ABC):
         Args:
             folder: Where to save. It must be new or empty, or hold a model, which is replaced.
         """
-        about, tensors = checkpoint.pack_data(self.fitted)
+        about, tensors = folders.pack_data(self.fitted)
         learned, more = self.pack()
         try:
             finite(more)
@@ -565,10 +589,10 @@ class Recommender(Configurable, ABC):
             "versions": versions,
             "updated": self.updated,
         }
-        checkpoint.write(folder, manifest, tensors | more)
+        folders.write(folder, manifest, tensors | more)
 
     @classmethod
-    def load(cls, folder: checkpoint.Path_, device: str = "auto", verify: bool = True) -> Self:
+    def load(cls, folder: Place, device: str = "auto", verify: bool = True) -> Self:
         """Load what `save` wrote. Loading runs no code.
 
         On a CPU, tensors are mapped into memory: all processes that load a folder share them. A folder is never
@@ -583,13 +607,13 @@ class Recommender(Configurable, ABC):
         Returns:
             The fitted recommender.
         """
-        return cls.restored_from(folder, *checkpoint.read(folder, verify), device, verify)
+        return cls.restored_from(folder, *folders.read(folder, verify), device, verify)
 
     @classmethod
     def restored_from(
-        cls, folder: checkpoint.Path_, manifest: dict[str, Any], tensors: dict[str, Tensor], device: str, verify: bool
+        cls, folder: Place, manifest: dict[str, Any], tensors: dict[str, Tensor], device: str, verify: bool
     ) -> Self:
-        """The recommender of a manifest and tensors that `checkpoint.read` returned for a folder."""
+        """The recommender of a manifest and tensors that `folders.read` returned for a folder."""
         require(
             manifest["kind"] == cls.__name__,
             f"'{folder}' holds a {manifest['kind']}, not a {cls.__name__}",
@@ -597,7 +621,7 @@ class Recommender(Configurable, ABC):
         )
         try:
             made = cls.restore(manifest["options"] | {"device": device})
-            made.data = checkpoint.unpack_data(manifest["data"], tensors)
+            made.data = folders.unpack_data(manifest["data"], tensors)
             if "tensors" not in manifest and made.data.fingerprint != manifest["data"]["fingerprint"]:
                 raise ValueError("its two files do not belong together")  # it has no checksums, which would show it
             learned = {name: value for name, value in tensors.items() if not name.startswith("data.")}
@@ -607,8 +631,8 @@ class Recommender(Configurable, ABC):
             made.updated = typed(dict[str, int], manifest.get("updated", {}), "updated")  # older folders have none
         except torch.OutOfMemoryError:
             raise
-        except checkpoint.UNREADABLE as error:
-            raise checkpoint.damaged(folder, error) from None
+        except folders.UNREADABLE as error:
+            raise folders.damaged(folder, error) from None
         return made
 
     @classmethod

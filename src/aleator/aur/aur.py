@@ -48,7 +48,7 @@ from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors
-from aleator.recommender import Due, Recommender, Who
+from aleator.recommender import Due, Place, Recommender, Who
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
 from aleator.training.watch import Watcher, ended_by, phase
@@ -209,7 +209,13 @@ class AUR(Recommender):
     # Fitting
 
     def fit(
-        self, data: Split | Interactions, *, callback: Watcher | None = None, cache: ModelCache | None = None
+        self,
+        data: Split | Interactions,
+        *,
+        callback: Watcher | None = None,
+        cache: ModelCache | None = None,
+        checkpoint: Place | None = None,
+        resume: bool = True,
     ) -> Self:
         """Fit the model, then the estimator, and choose lam.
 
@@ -222,17 +228,17 @@ class AUR(Recommender):
             callback: A function that is called with an `Epoch` after each epoch of each training. Its exception ends the
                 fit.
             cache: Keeps what models learned, for several fits on the same pairs. Joint training does not use it.
+            checkpoint: As in `Model.fit`.
+            resume: As in `Model.fit`.
 
         Returns:
             The fitted AUR itself. `lam_used` is its lam, `choice` says why, and `race` holds what was compared.
         """
-        return super().fit(data, callback=callback, cache=cache)
+        return super().fit(data, callback=callback, cache=cache, checkpoint=checkpoint, resume=resume)
 
     def fit_split(self, split: Split, cache: ModelCache | None) -> None:
         recipe = self.conventions
         notes = self._check_frozen(split)
-        if self.joint is not None:
-            cache = None  # it writes over tensors, and needs parameters that a cache does not hold
         own_tail = self.insists_on("tail") or not recipe.paper_tail
         self.tail_rule = self.tail if own_tail else recipe.tail(split)
         self.tail_items = torch.from_numpy(self.tail_rule.mask(split.everything.popularity))
@@ -264,7 +270,7 @@ class AUR(Recommender):
         for entrant in self.entrants:
             model = copy.copy(entrant)
             try:
-                model.fit_cached(cache, fitted, held_out)
+                self._fit_model(model, cache, fitted, held_out)
             except AleatorError as error:
                 if len(self.left_out) + 1 == len(self.entrants) or ended_by(error):
                     raise
@@ -274,6 +280,20 @@ class AUR(Recommender):
         won, self.race = decide(entries, held_out, self.select)
         self.model, self.estimator, self.setting = won.model, won.estimator, won.setting
         return won
+
+    def _fit_model(
+        self,
+        model: Model,
+        cache: ModelCache | None,
+        data: Interactions,
+        held_out: HeldOut | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        """Fit a model, or take what it learned from the cache or the journal."""
+        if self.joint is None:
+            model.fit_cached(cache, data, held_out, epochs)
+        else:  # joint training writes over tensors, and needs parameters that a cache does not hold
+            model.fit_pairs(data, held_out, epochs)
 
     def _reset_knobs(self) -> None:
         """The knobs as they were given."""
@@ -319,7 +339,7 @@ class AUR(Recommender):
         """Fit the parts again on all training pairs, for the numbers of epochs that validation chose."""
         self.data = data
         logs = self.model.log, self.estimator.log
-        self.model.fit_cached(cache, data, epochs=epochs_of(self.model.log))
+        self._fit_model(self.model, cache, data, epochs=epochs_of(self.model.log))
         won.learn(Stop(epochs=epochs_of(self.estimator.log)))
         self.model.log, self.estimator.log = logs
         if self.log is not None and self.log.best_epoch:
@@ -602,6 +622,10 @@ class AUR(Recommender):
             "estimator": self.estimator.to_manifest(),
             "model": self.model.to_manifest(),
         }
+
+    def asked_for(self) -> dict[str, Any]:
+        parts = {"estimator": self._untrained.to_manifest(), "contenders": [m.to_manifest() for m in self.entrants]}
+        return super().options() | {"tail": str(self.tail), "joint": self.joint and asdict(self.joint)} | parts
 
     def params(self) -> dict[str, Any]:
         found = super().params()

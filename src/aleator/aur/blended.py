@@ -15,7 +15,10 @@ from aleator.batches import Users, pieces
 from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.models.base import Model
 from aleator.ranking.blend import Blending, Spreads, spreads, uncertainty
+from aleator.training.journal import recorded
+from aleator.training.loop import Log
 from aleator.training.stop import Stop
+from aleator.training.whole import Content
 from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
@@ -51,8 +54,20 @@ class Blended:
         return f"{type(self.model).__name__}, {self.setting}"
 
     def learn(self, stop: Stop) -> None:
-        """Train the estimator."""
-        self.estimator.learn(self.model.histories, self._expected(), self.objective, stop)
+        """Train the estimator, or take what it learned from the journal."""
+        estimator = self.estimator
+
+        def learn() -> None:
+            estimator.learn(self.model.histories, self._expected(), self.objective, stop)
+
+        def pack() -> Content:
+            return {"log": None if estimator.log is None else estimator.log.to_dict()}, estimator.tensors()
+
+        def take(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+            estimator.log = None if facts["log"] is None else Log(**facts["log"])
+            estimator.set_tensors({name: value.to(self.model.torch_device) for name, value in tensors.items()})
+
+        recorded(f"estimator of {self}", learn, pack, take)
         self.measure_spreads()
 
     def go_on(self, stop: Stop) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from aleator.batches import Users
 from aleator.checkpoint.checks import Figure
 from aleator.evaluation.held_out import HeldOut, Measured
 from aleator.ranking.blend import discounts
+from aleator.training.journal import recorded
 from aleator.training.stop import Stop
 from aleator.training.watch import phase
 from aleator.uncertainty.base import Estimator
@@ -97,9 +98,7 @@ def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple
         with phase(f"race over {epochs} epochs", len(left)) as shown:
             for entry in left:
                 with phase(str(entry)):
-                    entry.learn(Stop(epochs=epochs))
-                    measured.append(entry.measure(held_out))
-                entry.estimator.forget()  # many entries may not fit in memory together
+                    measured.append(judge(entry, Stop(epochs=epochs), held_out))
                 shown.advance(1)
         order = ranking(measured, select)
         going_on = math.ceil(len(left) / _KEPT)
@@ -112,6 +111,22 @@ def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple
         log = winner.estimator.log
         results.insert(0, _result(winner, winner.measure(held_out), select, log.best_epoch if log else 0))
     return winner, results
+
+
+def judge(entry: Blended, stop: Stop, held_out: HeldOut) -> Measured:
+    """Train an entry and measure it. What it learned is forgotten: many entries may not fit in memory together."""
+    found: list[Measured] = []
+
+    def learn_and_measure() -> None:
+        entry.learn(stop)
+        found.append(entry.measure(held_out))
+        entry.estimator.forget()
+
+    def take(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        found.append(Measured(**{name: value.to(entry.model.torch_device) for name, value in tensors.items()}))
+
+    recorded(f"judgement of {entry}", learn_and_measure, lambda: ({}, vars(found[0])), take)
+    return found[0]
 
 
 def ranking(measured: Sequence[Measured], select: Select) -> list[int]:

@@ -123,7 +123,7 @@ def _cross_fitted(model: Model) -> NDArray[np.float32]:
     for left_out in range(_FOLDS):
         other = copy.copy(model)
         with torch.enable_grad(), phase(f"cross-fit {left_out + 1} of {_FOLDS}"):
-            other.fit_pairs(data.take(fold[row] != left_out), epochs=epochs_of(model.log))
+            other.fit_cached(None, data.take(fold[row] != left_out), epochs=epochs_of(model.log))
         mask = fold == left_out
         held = sp.csr_matrix((np.ones(mask.sum()), (user[mask], matrix.indices[mask])), matrix.shape)
         values[mask] = _scores(other, Histories(held, model.torch_device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated, Protocol, runtime_checkable
 
@@ -10,6 +11,7 @@ import typer
 
 from aleator.cli import bench, data, demo, doctor, export, graft, reproduce, tune, verbs
 from aleator.errors import AleatorError
+from aleator.signals import leaves
 from aleator.version import __version__
 
 
@@ -64,9 +66,15 @@ def about(
 
 
 def main() -> None:
-    """Run a command. The exit code is 0 if it went well, 2 after a mistake in the input, and 130 after Ctrl-C."""
+    """Run a command.
+
+    The exit code is 0 if it went well, 2 after a mistake in the input, 130 after Ctrl-C and 143 after SIGTERM.
+    """
+    before = signal.signal(signal.SIGTERM, leaves)
     try:
         code = app(standalone_mode=False)
+    except SystemExit as ended:  # by SIGTERM
+        code = int(ended.code or 0)
     except AleatorError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
@@ -80,6 +88,8 @@ def main() -> None:
             raise
         error.show()
         code = error.exit_code
-    if code == 130:  # also where the parser itself turned Ctrl-C into this code
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if code in (130, 143):  # also where the parser itself turned Ctrl-C into this code
         print("interrupted; unfinished results were not written", file=sys.stderr)
     sys.exit(code or 0)

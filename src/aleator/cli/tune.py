@@ -85,7 +85,7 @@ def tune(
             device=device,
             max_epochs=max_epochs,
         )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         print(f"the trials so far are in {study}; the same command continues it", file=sys.stderr)
         raise
     command = _fit_command(dataset, model, uncertainty, estimator, recipe, seed, max_epochs, out)

@@ -68,6 +68,9 @@ def fit(
     recipe: RECIPE = DEFAULT_RECIPE,
     set: SET = None,
     config: CONFIG = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on from OUT.fit, where an earlier call was interrupted. Or delete that.")
+    ] = True,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Show no progress, and print the summary alone.", callback=set_quiet)
     ] = False,
@@ -75,7 +78,10 @@ def fit(
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Fit a model and the uncertainty estimator beside it, and save both."""
+    """Fit a model and the uncertainty estimator beside it, and save both.
+
+    While the fit runs, it is kept in OUT.fit. The same command goes on from there if it was interrupted.
+    """
     recommender = build(
         model,
         parse_settings(config, set),
@@ -89,8 +95,9 @@ def fit(
     check_target(out)
     opened = open_dataset(dataset, data_root, **reading)
     start = time.perf_counter()
-    recommender.fit(opened)
-    recommender.save(out)
+    with recommender.kept_in(f"{out}.fit", opened, resume):  # beside the target, which may hold an older model
+        recommender.fit(opened)
+        recommender.save(out)
     seconds = time.perf_counter() - start
     read = opened.train if isinstance(opened, Split) else opened
     told = {"out": str(out), **_about_fit(recommender, seconds), "notes": [*read.notes, *recommender.notes]}

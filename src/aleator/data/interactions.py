@@ -169,6 +169,15 @@ class Interactions:
             digest.update(b"]")
         return digest.hexdigest()[:16]
 
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the fingerprint and of all columns, in the order of the rows: a fit may draw rows by their number."""
+        digest = hashlib.sha256(self.fingerprint.encode())
+        for name in COLUMNS:
+            column = getattr(self, name)
+            digest.update(name.encode() if column is None else np.ascontiguousarray(column).data)
+        return digest.hexdigest()[:16]
+
     def take(self, rows: Array, *notes: str) -> Interactions:
         """Some of the rows, with the same vocabularies.
 

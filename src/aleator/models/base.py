@@ -25,6 +25,7 @@ from aleator.models.path import Path
 from aleator.ranking.contributions import Contributions, Terms, leave_one_out
 from aleator.ranking.derived import Derived
 from aleator.recommender import Due, Recommender
+from aleator.training.journal import recorded
 from aleator.training.loop import epochs_of
 from aleator.training.stop import Stop
 from aleator.training.watch import phase
@@ -238,11 +239,19 @@ class Model(Recommender):
         held_out: HeldOut | None = None,
         epochs: int | None = None,
     ) -> None:
-        """`fit_pairs`, or the result of the same fit if the cache has it."""
-        if cache is None:
-            self.fit_pairs(data, held_out, epochs)
-        else:
-            cache.fit_pairs(self, data, held_out, epochs)
+        """`fit_pairs`, or the result of the same fit if the cache or the journal has it."""
+
+        def fit() -> None:
+            if cache is None:
+                self.fit_pairs(data, held_out, epochs)
+            else:
+                cache.fit_pairs(self, data, held_out, epochs)
+
+        def take(learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+            self.data = data
+            self.unpack(learned, {name: value.to(self.torch_device) for name, value in tensors.items()})
+
+        recorded(f"fit of {type(self).__name__}", fit, self.pack, take)
 
     def choose_on(self, data: Interactions, held_out: HeldOut) -> None:
         """Choose the options that are "auto", by fits to these pairs that are judged on the pairs `held_out`."""

@@ -175,6 +175,13 @@ class EM:
     def settle(self) -> None:
         """Do nothing: no updates are deferred."""
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Nothing: it knows the parameters alone."""
+        return {}
+
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Do nothing."""
+
     def step(self) -> None:
         """One iteration of EM."""
         model, prior = self.model, self.model.prior_weight

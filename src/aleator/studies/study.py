@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from aleator.errors import AleatorError
+from aleator.locks import locked
 from aleator.studies import records
 from aleator.studies.memory import peak
 from aleator.studies.methods import Method
@@ -82,14 +85,28 @@ def run(
         place = f"seed {bench.seed} ({number} of {len(cells)})"
         where = f"{name} {bench.dataset} {bench.recipe.name} {place} {method.key}"
         try:
-            made.append(measured(study, bench, method, head))
+            with one_writer(file, head) as mine:
+                if mine and (again or records.made_of(head) not in map(records.made_of, records.read(file))):
+                    made.append(measured(study, bench, method, head))
+                    records.append(file, made[-1])
+                else:
+                    say(f"{where}: another process measures it, or just has")
+                    continue
         except (AleatorError, torch.OutOfMemoryError, MemoryError) as error:
             failed.append(f"{where}: {error}")
             say(f"failed: {failed[-1]}")
             continue
-        records.append(file, made[-1])
         say(f"{where}: {_short(made[-1])}")
     return made, failed
+
+
+@contextmanager
+def one_writer(file: Path, head: Header) -> Iterator[bool]:
+    """Inside, no other process measures the cell. The value is False if one does, and then this one must not."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    cell = hashlib.sha256(records.made_of(head).encode()).hexdigest()[:16]
+    with locked(file.with_name(f".{file.stem}-{cell}.lock")) as mine:
+        yield mine
 
 
 def header(study: Study, bench: Workbench, method: Method) -> Header:

@@ -1,7 +1,8 @@
 """The one training loop: batches of users, early stopping, and the best weights at the end.
 
 A step needs no round trip between the host and the device. The host knows the sizes of the histories and cuts the
-batches by them. The device adds up the loss, and the host reads it once an epoch.
+batches by them. The device adds up the loss, and the host reads it once an epoch. A training that runs in a journal saves
+its state after a step every few seconds (journal.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 import torch
@@ -19,8 +21,11 @@ from torch import Tensor
 from aleator.batches import Histories, Users, pieces
 from aleator.checkpoint.checks import Figure
 from aleator.errors import require
+from aleator.progress import note
+from aleator.training.journal import Step, step
 from aleator.training.stop import Stop
 from aleator.training.watch import stage
+from aleator.training.whole import Content
 
 Loss = Callable[[Users, torch.Generator], Tensor]
 """The loss of a batch, summed over its users. The generator is for what is drawn at random.
@@ -41,6 +46,12 @@ class Optimizer(Protocol):
     def settle(self) -> None:
         """Apply all updates that were deferred. The loop calls this before parameters are read."""
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it knows beside the parameters, by name."""
+
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `tensors` returned."""
+
 
 class AdamW(torch.optim.AdamW):
     """PyTorch's AdamW, which defers no updates. It tells who keeps what follows from a parameter that it moved."""
@@ -53,6 +64,16 @@ class AdamW(torch.optim.AdamW):
 
     def settle(self) -> None:
         """Do nothing: no updates are deferred."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        of_parameters = [self.state.get(parameter, {}) for parameter in self.param_groups[0]["params"]]
+        return {f"{i}.{name}": value for i, state in enumerate(of_parameters) for name, value in state.items()}
+
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        parameters = self.param_groups[0]["params"]
+        for key, value in tensors.items():
+            i, name = key.split(".")
+            self.state[parameters[int(i)]][name] = value.to(parameters[int(i)].device)
 
 
 @dataclass
@@ -117,48 +138,121 @@ class Loop:
         `loss` is a sum over the users of a batch, as `Loss` says.
         """
         optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
-        batches, draws = _Batches(histories, self), torch.Generator(self.device).manual_seed(self.seed)
-        best, log, last = _Best(self, parameters, stop), Log(), self.max_epochs if stop.epochs is None else stop.epochs
-        with stage(self.label, last) as told:
-            for epoch in range(1, last + 1):
-                start = time.perf_counter()
-                row = {"epoch": epoch, "loss": self._pass(loss, parameters, batches, draws, optimizer)}
-                log.seconds.append(time.perf_counter() - start)
-                diverged = f"{self.label} diverged: the loss is {row['loss']} in epoch {epoch}"
-                require(math.isfinite(row["loss"]), diverged, f"try a learning rate below {self.lr:g}")
-                if stop.metric is not None and (epoch % self.check_every == 0 or epoch == last):
-                    optimizer.settle()
-                    row["metric"] = stop.metric()
-                    best.see(epoch, row["metric"])
-                log.rows.append(row)
-                told.advance(row["loss"], row.get("metric"))
-                if best.stale >= self.patience:
-                    break
-        optimizer.settle()
-        log.best_epoch = last if stop.metric is None else best.restore()
-        return log
+        last = self.max_epochs if stop.epochs is None else stop.epochs
+        with step(self.label, training=True) as kept:
+            found = kept.found()
+            if found is None:
+                run = _Run(self, loss, parameters, histories, stop, optimizer)
+                state = kept.state()
+                if state is not None:
+                    run.restore(*state)
+                self._finish(run, stop, last, kept)
+                kept.finish(run.log.to_dict(), _numbered("p", parameters))
+                return run.log
+            facts, tensors = found
+            _copy(_numbered("p", parameters), tensors)
+            return Log(**facts)
 
-    def _pass(
+    def _finish(self, run: _Run, stop: Stop, last: int, kept: Step) -> None:
+        """Take the epochs that are left, and restore the best weights."""
+        with stage(self.label, last, run.epoch - 1) as told:
+            while run.epoch <= last and run.best.stale < self.patience:
+                row = {"epoch": run.epoch, "loss": run.finish_epoch(kept)}
+                if not math.isfinite(row["loss"]):
+                    diverged = f"{self.label} diverged: the loss is {row['loss']} in epoch {run.epoch}"
+                    require(run.best.epoch > 0, diverged, f"try a learning rate below {self.lr:g}")
+                    note(f"{diverged}; it ends with the weights of epoch {run.best.epoch}, the best so far")
+                    break
+                if stop.metric is not None and (run.epoch % self.check_every == 0 or run.epoch == last):
+                    run.optimizer.settle()
+                    row["metric"] = stop.metric()
+                    run.best.see(run.epoch, row["metric"])
+                run.log.rows.append(row)
+                run.epoch += 1
+                told.advance(row["loss"], row.get("metric"))
+        run.optimizer.settle()
+        run.log.best_epoch = last if stop.metric is None else run.best.restore()
+
+
+class _Run:
+    """A training that is running: all that it needs to go on as if it had never stopped."""
+
+    def __init__(
         self,
+        loop: Loop,
         loss: Loss,
         parameters: Sequence[Tensor],
-        batches: _Batches,
-        draws: torch.Generator,
+        histories: Histories,
+        stop: Stop,
         optimizer: Optimizer,
-    ) -> float:
-        """Take a step for each batch. Returns the mean loss over users."""
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
-        for users in batches:
-            with products(self.exact, self.device):
-                optimizer.zero_grad(set_to_none=True)
-                mean = loss(users, draws) / len(users)
-                if mean.requires_grad:
-                    mean.backward()  # type: ignore[no-untyped-call]
-            if self.clip is not None:
-                torch.nn.utils.clip_grad_norm_(parameters, self.clip)
-            optimizer.step()
-            total += mean.detach() * len(users)
-        return float(total) / max(len(batches.who), 1)
+    ) -> None:
+        self.loop, self.loss, self.parameters, self.optimizer = loop, loss, parameters, optimizer
+        self.batches, self.draws = _Batches(histories, loop), torch.Generator(loop.device).manual_seed(loop.seed)
+        self.best, self.log = _Best(loop, parameters, stop), Log()
+        self.epoch, self.steps = 1, 0  # the epoch that is running, and its steps so far
+        self.total = torch.zeros((), dtype=torch.float64, device=loop.device)  # the loss of these steps
+
+    def finish_epoch(self, kept: Step) -> float:
+        """Take a step for each batch that is left in the epoch. Returns the mean loss over users."""
+        start = time.perf_counter()
+        for users in self.batches.after(self.steps):
+            self._step(users)
+            self.steps += 1
+            if kept.due and math.isfinite(self.total):
+                kept.save(*self.state())
+        found = float(self.total) / max(len(self.batches.who), 1)
+        self.steps, self.total = 0, torch.zeros_like(self.total)
+        self.log.seconds.append(time.perf_counter() - start)
+        return found
+
+    def _step(self, users: Users) -> None:
+        loop, optimizer = self.loop, self.optimizer
+        with products(loop.exact, loop.device):
+            optimizer.zero_grad(set_to_none=True)
+            mean = self.loss(users, self.draws) / len(users)
+            if mean.requires_grad:
+                mean.backward()  # type: ignore[no-untyped-call]
+        if loop.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, loop.clip)
+        optimizer.step()
+        self.total += mean.detach() * len(users)
+
+    def state(self) -> Content:
+        """Facts for JSON, and tensors by name."""
+        best = self.best
+        facts = {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "best": [best.epoch, best.metric, best.stale],
+            "rows": self.log.rows,
+            "seconds": self.log.seconds,
+        }
+        of_optimizer = {f"o.{name}": value for name, value in self.optimizer.tensors().items()}
+        return facts, self._own() | of_optimizer | {"order": self.batches.before, "draws": self.draws.get_state()}
+
+    def _own(self) -> dict[str, Tensor]:
+        return _numbered("p", self.parameters) | _numbered("b", self.best.weights) | {"total": self.total}
+
+    def restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Take over what `state` returned."""
+        self.epoch, self.steps = facts["epoch"], facts["steps"]
+        self.best.epoch, self.best.metric, self.best.stale = facts["best"]
+        self.log.rows, self.log.seconds = facts["rows"], facts["seconds"]
+        _copy(self._own(), tensors)
+        self.optimizer.set_tensors({n.removeprefix("o."): v for n, v in tensors.items() if n.startswith("o.")})
+        self.batches.order.set_state(tensors["order"])
+        self.draws.set_state(tensors["draws"])
+
+
+def _numbered(name: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {f"{name}.{i}": tensor for i, tensor in enumerate(tensors)}
+
+
+@torch.no_grad()
+def _copy(into: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+    """Write values into tensors that are in use, so that these keep their place in memory."""
+    for name, tensor in into.items():
+        tensor.copy_(values[name])
 
 
 class _Batches:
@@ -170,9 +264,13 @@ class _Batches:
         # Batches have equal sizes: a small last batch would take a step as long as the others, from a few users.
         self.size = math.ceil(len(self.who) / max(math.ceil(len(self.who) / loop.batch_size), 1))
 
-    def __iter__(self) -> Iterator[Users]:
+        self.before = self.order.get_state()  # of the order, before the epoch that is running
+
+    def after(self, steps: int) -> Iterator[Users]:
+        """The batches of an epoch after its first `steps`."""
+        self.before = self.order.get_state()
         shuffled = self.who[torch.randperm(len(self.who), generator=self.order)]
-        return (self.histories.batch(index, trained=True) for index in pieces(shuffled, self.size))
+        return (self.histories.batch(i, trained=True) for i in islice(pieces(shuffled, self.size), steps, None))
 
 
 class _Best:

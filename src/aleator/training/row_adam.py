@@ -80,6 +80,17 @@ class RowAdam:
         """Apply the deferred updates of every row."""
         self._catch_up(torch.arange(len(self.last), device=self.last.device))
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it knows beside the parameters. Updates that wait go on waiting."""
+        of_parameters = {f"{n}.{i}": t for n in ("first", "second") for i, t in enumerate(getattr(self, n))}
+        return of_parameters | {"last": self.last, "steps": torch.tensor(self.steps)}
+
+    def set_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `tensors` returned."""
+        self.steps = int(tensors["steps"])
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+
     def _corrections(self) -> tuple[float, float]:
         """The bias corrections of the first moment and of the root of the second."""
         beta1, beta2 = self.betas

@@ -50,9 +50,11 @@ Watcher = Callable[[Epoch], None]
 class Stage:
     """A training that is running."""
 
-    def __init__(self, name: str, last: int | None, shown: Bar) -> None:
+    def __init__(self, name: str, last: int | None, shown: Bar, done: int = 0) -> None:
         self.name, self.last, self.shown = name, last, shown
-        self.epoch, self.start = 0, time.perf_counter()
+        self.epoch, self.start = done, time.perf_counter()
+        if done:
+            shown.advance(done)
 
     def advance(self, loss: float | None = None, metric: float | None = None) -> None:
         """Tell that one more epoch is done."""
@@ -75,10 +77,13 @@ def ended_by(error: Exception) -> bool:
 
 
 @contextmanager
-def stage(name: str, last: int | None) -> Iterator[Stage]:
-    """A training of at most `last` epochs, in the `with` block. It is shown as progress, and watchers are told of it."""
+def stage(name: str, last: int | None, done: int = 0) -> Iterator[Stage]:
+    """A training of at most `last` epochs, in the `with` block. It is shown as progress, and watchers are told of it.
+
+    `done` epochs were taken before.
+    """
     with progress(name, last) as shown:
-        yield Stage(name, last, shown)
+        yield Stage(name, last, shown, done)
 
 
 @contextmanager

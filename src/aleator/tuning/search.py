@@ -34,7 +34,7 @@ from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
 from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.recommender import Recommender, as_split
-from aleator.tuning.trials import SETTING, importance, in_state, open_study, ranked, run, silent, state
+from aleator.tuning.trials import SETTING, at_work, importance, in_state, open_study, ranked, run, silent, state
 from aleator.uncertainty.factor import FactorEstimator
 from aleator.uncertainty.products import LABEL
 
@@ -151,7 +151,8 @@ def tune(
     search = Search(replace(split, test=nothing), model, default, ranges, _flat(fixed), common)
     with silent():
         opened = open_study(None if study is None else Path(study), search.about(), search.prune)
-        run(opened, search, trials, timeout)
+        with at_work(opened, None if study is None else Path(study)):
+            run(opened, search, trials, timeout)
         return _tuned(opened, search)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from aleator.errors import AleatorError, require
+from aleator.locks import locked
 from aleator.options import Among, Between
 from aleator.progress import progress
 from aleator.training.watch import Epoch, watching
@@ -100,7 +101,7 @@ def _is_study(path: Path) -> bool:
 def state(trial: FrozenTrial) -> str:
     """The state of a trial: "complete", "pruned", "failed", "stopped", "running" or "waiting".
 
-    "stopped" is a trial that Ctrl-C ended. "running" may also be a trial whose process was killed.
+    "stopped" is a trial that Ctrl-C or a kill ended. "running" may also be a killed one, until the study is opened again.
     """
     name = trial.state.name.lower()
     if name != "fail":
@@ -116,6 +117,27 @@ def in_state(study: optuna.Study, *states: str) -> list[FrozenTrial]:
 def ranked(study: optuna.Study) -> list[FrozenTrial]:
     """The complete trials, the best first. Of equal ones the earlier is first, so that the defaults win a tie."""
     return sorted(in_state(study, "complete"), key=lambda trial: (-trial.values[0], trial.number))
+
+
+@contextmanager
+def at_work(study: optuna.Study, path: Path | None) -> Iterator[None]:
+    """Inside, other processes see that this one works on the study.
+
+    If no other does, the trials that are still running are those of processes that were killed. They are stopped ones
+    then, as after Ctrl-C, and the search goes on as if they had not been.
+    """
+    import optuna
+
+    if path is None:
+        yield
+        return
+    lock = Path(f"{path}.lock")
+    with locked(lock) as alone:
+        if alone:
+            for trial in in_state(study, "running"):
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    with locked(lock, shared=True):
+        yield
 
 
 def run(study: optuna.Study, search: Search, trials: int, timeout: float | None) -> None:

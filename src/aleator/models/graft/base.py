@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,13 +13,19 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.data.interactions import Array
+from aleator.data.interactions import Array, Interactions
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.base import Model
 from aleator.models.calibration import Calibrate, Map, Sample, fit_map, samples
 from aleator.models.graft.alignment import follows_users
 from aleator.models.graft.reconcile import reconcile
+from aleator.training.journal import step
+
+if TYPE_CHECKING:
+    from aleator.models.cache import ModelCache
+
+_COMPARED = 64  # users whose scores tell one graft from another
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,6 +62,26 @@ class Grafted(Model):
         )
         self.notes = []
         return self.source
+
+    def fit_cached(
+        self,
+        cache: ModelCache | None,
+        data: Interactions,
+        held_out: HeldOut | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        """`fit_pairs`. A fit that goes on must have got the same model: options do not tell one graft from another."""
+        self.fit_pairs(data, held_out, epochs)
+        with step(f"scores of {type(self).__name__}") as kept:
+            if kept.journal is None:
+                return
+            found = kept.found()
+            scores = self.score_block(self.histories.batch(torch.arange(min(_COMPARED, data.n_users))))
+            mine = {"scores": hashlib.sha256(scores.cpu().numpy().tobytes()).hexdigest()}
+            told = "the fit that was interrupted is that of another grafted model"
+            require(found is None or found[0] == mine, told, "graft that one, or start anew with resume=False")
+            if found is None:
+                kept.finish(mine, {})
 
     def __sklearn_clone__(self) -> Self:
         made = super().__sklearn_clone__()
