@@ -214,7 +214,7 @@ def test_a_part_that_was_lost_or_cut_is_made_again(model: al.AUR, users: pl.Data
     ("options", "different"),
     [
         ({"k": 4}, "k"),
-        ({"lam": 0.9}, "model and lam"),
+        ({"lam": 0.9}, "lam"),
         ({"filter_seen": False}, "filter_seen"),
         ({"deny": ["i4"]}, "deny and candidates"),
         ({"deny": {"u3": ["i4"]}}, "deny"),

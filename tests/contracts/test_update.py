@@ -28,11 +28,13 @@ every_recommender = pytest.mark.parametrize(
 def build(case: tuple[str, dict[str, Any]]) -> al.AUR | al.Model:
     name, options = case
     if not name.startswith("aur"):
-        return MODELS[name](**options)
+        made: al.Model = MODELS[name](**options)
+        return made
     part = name.removeprefix("aur ")
-    model = MODELS["mf" if part == "mlp" else part](dim=4)
-    own = {"hidden": 8} if part == "mlp" else {"dim": 8}
-    estimator = ESTIMATORS["mlp" if part == "mlp" else "factor"](max_epochs=3, **own)
+    four: dict[str, Any] = {"dim": 4}
+    model = MODELS["mf" if part == "mlp" else part](**four)
+    own: dict[str, Any] = {"max_epochs": 3} | ({"hidden": 8} if part == "mlp" else {"dim": 8})
+    estimator = ESTIMATORS["mlp" if part == "mlp" else "factor"](**own)
     return al.AUR(model, estimator=estimator, residuals="in-sample", unobserved="constant")
 
 

@@ -57,7 +57,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def train(rows: bool = False, seen: list[int] | None = None) -> tuple[Tensor, Tensor, Log]:
     """Two trainings, with random losses and early stopping. Returns what they end with."""
     histories = Histories.of_lists([[0], [1, 2], [2], [3], [0, 3]], 4, CPU)
-    found = []
+    found: list[Any] = []
     for number in range(2):
         weight = torch.linspace(-1, 1, 8).reshape(4, 2).clone().requires_grad_(not rows)
         optimizer = RowAdam([weight], lr=0.1, weight_decay=0.1) if rows else AdamW([weight], lr=0.1, fused=True)
@@ -71,7 +71,7 @@ def fitted(weight: Tensor, optimizer: Optimizer, histories: Histories, number: i
         if seen is not None:
             seen.append(number)
         if isinstance(optimizer, RowAdam):
-            row, gradient = optimizer.rows(users.item.unique())
+            row, gradient = optimizer.rows(torch.unique(users.item))
             gradient.copy_(row - target)
             return (row - target).square().sum()
         return (weight - target).square().sum() * len(users)

@@ -143,7 +143,7 @@ class MultVAE(Epochs, Model):
         both = torch.cat([items, self.item_factors], 1)
         self.encoder = torch.cat([padded(items, self.fitted.n_items), bias])
         both = with_new_items(both, lambda users: self.raw_factors(users)[0], before, self.histories)
-        items, self.item_factors = (part.contiguous() for part in both.split([self.hidden, self.hidden + 1], 1))
+        items, self.item_factors = both[:, : self.hidden].contiguous(), both[:, self.hidden :].contiguous()
         self.encoder = torch.cat([items, bias])
         self.gaussian, self.decoder = self.gaussian.clone(), self.decoder.clone()  # training writes into them
 
