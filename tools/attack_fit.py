@@ -2,10 +2,10 @@
 
     python tools/attack_fit.py adressa --kills 50
 
-The fit is `aleator fit DATASET` in a process of its own. A kill falls a random time after a random change of the files
-that the fit writes: its checkpoints, and at the end the model. So many are in the middle of a write. The same command
-then goes on. After the last kill it runs to its end. The figures are printed as JSON. The exit code is 1 if any file
-differs.
+The fit is `aleator fit DATASET` in a process of its own, a fork of one that has the imports behind it. A kill falls a
+random time after a random change of the files that the fit writes: its checkpoints, and at the end the model. So many
+are in the middle of a write. The same command then goes on. After the last kill it runs to its end. The figures are
+printed as JSON. The exit code is 1 if any file differs.
 """
 
 from __future__ import annotations
@@ -13,20 +13,30 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 PROGRAM = """
-import sys
-from aleator.training import journal
-journal.EVERY, journal.SHARE = float(sys.argv.pop(1)), float(sys.argv.pop(1))
+import os, sys
+import torch
 from aleator.cli import main
-main()
+from aleator.training import journal
+torch.set_num_threads(1)  # a fork must not come after OpenMP has made threads
+journal.EVERY, journal.SHARE = float(sys.argv.pop(1)), float(sys.argv.pop(1))
+while sys.stdin.readline():
+    child = os.fork()
+    if child == 0:
+        sys.stdout = open(os.devnull, "w")
+        main()
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
 """
 LONGEST_WAIT = 1.0  # seconds between a change of the files and the kill
 
@@ -42,33 +52,61 @@ def names(folder: Path, model: Path) -> set[str]:
     return found
 
 
-class Fit:
-    """A process that fits."""
+class Fits:
+    """Fits in processes of their own, one after the other."""
 
     def __init__(self, options: argparse.Namespace, model: Path) -> None:
-        self.model = model
+        self.model, self.errors = model, model.with_suffix(".err")
         words = ["fit", options.dataset, "--model", options.model, "--seed", "0", "--out", str(model), "--quiet"]
         words += [word for setting in options.set for word in ("--set", setting)]
         if options.max_epochs:
             words += ["--max-epochs", str(options.max_epochs)]
         python = [sys.executable, "-c", PROGRAM, str(options.every), str(options.share)]
-        self.process = subprocess.Popen([*python, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [*python, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
 
-    def watch(self, changes: int | None) -> int:
+    def start(self) -> int:
+        """Start a fit. Returns its process."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return int(self._line())
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def watch(self, child: int, changes: int | None) -> int:
         """Wait until the files have changed so many times, or to the end. Returns how many changes there were."""
         seen, count = names(self.model.parent, self.model), 0
-        while self.process.poll() is None and (changes is None or count < changes):
+        while alive(child) and (changes is None or count < changes):
             now = names(self.model.parent, self.model)
             count, seen = count + len(now ^ seen), now
-            time.sleep(0.002)
+            time.sleep(0.005)
         return count
 
-    def end(self) -> str:
-        """Wait for the end. Returns what it wrote on stderr."""
-        text = self.process.communicate()[1]
-        if self.process.returncode not in (0, -signal.SIGKILL):
-            raise SystemExit(f"the fit failed with {self.process.returncode}:\n{text}")
-        return text
+    def end(self) -> bool:
+        """Wait for the end of the fit. Returns whether it was killed."""
+        status = int(self._line())
+        if status not in (0, signal.SIGKILL):
+            raise SystemExit(f"the fit failed with status {status}:\n{self.errors.read_text()}")
+        return status != 0
+
+
+def alive(child: int) -> bool:
+    """Whether a process has not ended."""
+    try:
+        os.kill(child, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def digests(model: Path) -> dict[str, str]:
@@ -79,39 +117,37 @@ def digests(model: Path) -> dict[str, str]:
 def attack(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     """Fit once without kills and once with them. Returns the figures."""
     draw, start = random.Random(options.seed), time.perf_counter()
-    whole = Fit(options, folder / "whole")
-    changes = whole.watch(None)
-    whole.end()
+    fits = Fits(options, folder / "whole")
+    changes = fits.watch(fits.start(), None)
+    fits.end()
     undisturbed, start = time.perf_counter() - start, time.perf_counter()
-    killed, resumed, damaged, ended_early = 0, 0, 0, 0
-    model = folder / "killed"
-    while True:
-        fit = Fit(options, model)
-        if killed < options.kills:
-            fit.watch(draw.randint(1, max(2 * changes // options.kills, 1)))
-            time.sleep(draw.uniform(0, LONGEST_WAIT) ** 2)
-            fit.process.kill()
-        text = fit.end()
-        resumed += "goes on from" in text
-        damaged += text.count("is damaged")
-        if fit.process.returncode == 0:
-            if killed == options.kills:
-                break
-            ended_early += 1
-        else:
+    killed, ended_early = 0, 0
+    fits = Fits(options, folder / "killed")
+    while killed < options.kills:
+        child = fits.start()
+        fits.watch(child, draw.randint(1, max(2 * changes // options.kills, 1)))
+        time.sleep(draw.uniform(0, LONGEST_WAIT) ** 2)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        if fits.end():
             killed += 1
             print(f"kill {killed}", file=sys.stderr, flush=True)
-    left = [path.name for path in folder.iterdir() if path.name not in ("whole", "killed")]
+        else:
+            ended_early += 1
+    fits.start()
+    fits.end()
+    told = fits.errors.read_text()
+    left = [path.name for path in folder.iterdir() if path.stem not in ("whole", "killed") or path.suffix == ".fit"]
     return {
         "kills": killed,
-        "resumed": resumed,
+        "resumed": told.count("goes on from"),
         "ended_before_the_last_kill": ended_early,
-        "damaged_checkpoints": damaged,
+        "damaged_checkpoints": told.count("is damaged"),
         "changes_of_files": changes,
         "seconds_undisturbed": round(undisturbed, 1),
         "seconds_killed": round(time.perf_counter() - start, 1),
         "left_over": left,
-        "identical": digests(model) == digests(folder / "whole"),
+        "identical": digests(folder / "killed") == digests(folder / "whole"),
     }
 
 

@@ -57,12 +57,13 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def train(rows: bool = False, seen: list[int] | None = None) -> tuple[Tensor, Tensor, Log]:
     """Two trainings, with random losses and early stopping. Returns what they end with."""
     histories = Histories.of_lists([[0], [1, 2], [2], [3], [0, 3]], 4, CPU)
-    found: list[Any] = []
+    weights, logs = [], []
     for number in range(2):
         weight = torch.linspace(-1, 1, 8).reshape(4, 2).clone().requires_grad_(not rows)
         optimizer = RowAdam([weight], lr=0.1, weight_decay=0.1) if rows else AdamW([weight], lr=0.1, fused=True)
-        found += [weight, fitted(weight, optimizer, histories, number, seen)]
-    return found[0].detach(), found[2].detach(), found[3]
+        logs.append(fitted(weight, optimizer, histories, number, seen))
+        weights.append(weight.detach())
+    return weights[0], weights[1], logs[1]
 
 
 def fitted(weight: Tensor, optimizer: Optimizer, histories: Histories, number: int, seen: list[int] | None) -> Log:
@@ -200,6 +201,16 @@ def test_without_resume_it_starts_anew(tmp_path: Path) -> None:
     with kept_in(tmp_path, {**ABOUT, "options": {"dim": 3}}, resume=False):
         train(seen=seen)
     assert len(seen) > 10
+
+
+def test_what_a_write_left_that_was_killed_is_cleaned_up(tmp_path: Path) -> None:
+    """The library that writes the tensors has temporary files of its own."""
+    unfinished(tmp_path)
+    (tmp_path / whole.UNFINISHED).mkdir()
+    (tmp_path / whole.UNFINISHED / ".tmpLCVsW9").write_bytes(b"half")
+    with kept_in(tmp_path, ABOUT):
+        assert not (tmp_path / whole.UNFINISHED).exists()
+        train()
 
 
 def test_two_fits_in_one_folder_are_refused(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ EVERY = 10.0  # seconds between two saves of a training
 SHARE = 0.03  # largest share of the time that saves take; where one takes long, fewer are made
 STATES = 2  # saved states of a training that are kept
 _ABOUT, _LOCK = "about.json", "lock"
-_OURS = re.compile(rf"{_LOCK}|{_ABOUT}|\d{{4}}.*{whole.ENDING}|.*{whole.UNFINISHED}")
+_OURS = re.compile(rf"{_LOCK}|{_ABOUT}|\d{{4}}.*{whole.ENDING}|{whole.UNFINISHED}")
 _clock = time.monotonic
 _journal: ContextVar[Journal | None] = ContextVar("journal", default=None)
 
@@ -231,14 +231,14 @@ def _prepare(place: Path, about: dict[str, Any], resume: bool) -> None:
         note(f"the fit goes on from '{place}'")
     else:
         _empty(place)
-        made = place / (_ABOUT + whole.UNFINISHED)
+        made = place / whole.UNFINISHED / _ABOUT
         try:
+            made.parent.mkdir(exist_ok=True)
             made.write_text(json.dumps(about, indent=1))
             made.replace(place / _ABOUT)
         except OSError as error:
             raise _unwritable(place, error) from None
-    for path in place.glob(f"*{whole.UNFINISHED}"):
-        delete(path)
+    whole.clean(place)
 
 
 def _about(place: Path) -> dict[str, Any] | None:
@@ -262,8 +262,9 @@ def _machine() -> dict[str, Any]:
 
 def _empty(place: Path) -> None:
     """Delete the files of a journal, what it is about first: without it, the others count for nothing."""
-    for path in [place / _ABOUT, *Journal(place).files(), *place.glob(f"*{whole.UNFINISHED}")]:
+    for path in [place / _ABOUT, *Journal(place).files()]:
         delete(path)
+    whole.clean(place)
 
 
 def delete(path: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import torch
@@ -14,17 +15,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 ENDING = ".safetensors"
-UNFINISHED = ".part"  # the ending of a file that is being written
+UNFINISHED = "unfinished"  # the folder of files that are being written; safetensors has temporary ones of its own
 Content = tuple[dict[str, Any], dict[str, Tensor]]  # facts for JSON, and tensors by name
 
 
 def write(folder: Path, name: str, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write a file and give it its name once it is on the disk. Raises `OSError`, and then leaves nothing behind."""
-    made = folder / f"{name}{UNFINISHED}"
+    made = folder / UNFINISHED / name
     own = {key: value.detach().cpu() for key, value in tensors.items()}
     strides = {key: value.stride() for key, value in own.items() if not value.is_contiguous()}
     told = json.dumps({"facts": facts, "strides": strides})
     try:
+        made.parent.mkdir(exist_ok=True)
         try:
             save_file({key: value.contiguous() for key, value in own.items()}, made, {"told": told})
         except SafetensorError as error:  # it wraps those of the system
@@ -34,8 +36,13 @@ def write(folder: Path, name: str, facts: dict[str, Any], tensors: dict[str, Ten
         target = folder / f"{name}-{_checksum(made)}{ENDING}"
         made.replace(target)
     finally:
-        made.unlink(missing_ok=True)
+        clean(folder)
     return target
+
+
+def clean(folder: Path) -> None:
+    """Delete what writes that were killed have left."""
+    rmtree(folder / UNFINISHED, ignore_errors=True)
 
 
 def read(path: Path) -> Content | None:
@@ -43,7 +50,7 @@ def read(path: Path) -> Content | None:
     try:
         if _checksum(path) != path.name.removesuffix(ENDING).rpartition("-")[2]:
             return None
-        with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, "pt") as file:
             told = json.loads(file.metadata()["told"])
             found = {key: _fresh(file.get_tensor(key), told["strides"].get(key)) for key in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError):
