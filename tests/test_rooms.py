@@ -31,6 +31,7 @@ FLOORS = [  # from low to high: a room may import itself and what stands on a lo
     ["recommender"],
     ["models", "uncertainty"],
     ["aur"],
+    ["batch"],
     ["tuning"],
     ["studies"],
     ["demo"],

@@ -25,12 +25,15 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "models": "Models",
     "uncertainty": "Uncertainty estimators",
     "data": "Data",
+    "batch": "Batch",
     "evaluation": "Evaluation",
     "tuning": "Tuning",
     "": "Errors and version",
 }
-FIRST = ("fit", "recommend", "explain", "similar_items", "rerank", "score", "expectation", "uncertainty")
-FIRST += ("set_lam", "at", "save", "load")
+FIRST = (
+    *("fit", "recommend", "explain", "similar_items", "rerank", "score", "expectation", "uncertainty"),
+    *("set_lam", "at", "save", "load"),
+)
 OUTLINE = """::: {path}
     options:
       heading: {heading}

@@ -8,6 +8,7 @@ spin_briefly()  # before anything loads PyTorch
 
 from aleator.aur import AUR, Joint
 from aleator.aur.loading import load_model
+from aleator.batch.run import recommend_batch
 from aleator.data.catalog import load_dataset
 from aleator.data.formats import read, write
 from aleator.data.interactions import Interactions
@@ -77,6 +78,7 @@ __all__ = [
     "load_dataset",
     "load_model",
     "read",
+    "recommend_batch",
     "simulate",
     "tune",
     "write",

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from aleator.data.attributes import Attribute
 from aleator.data.interactions import Array, Interactions
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
@@ -162,7 +163,7 @@ def damaged(folder: Path_, error: Exception) -> AleatorError:
 
 
 def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Interactions as a dict for JSON and as tensors: histories, ids and titles, which serving needs."""
+    """Interactions as a dict for JSON and as tensors: histories, ids, titles and attributes, which serving needs."""
     tensors = {
         "data.indptr": torch.from_numpy(data.csr.indptr.astype(np.int64)),
         "data.item": torch.from_numpy(data.csr.indices.astype(np.int32)),
@@ -173,12 +174,16 @@ def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors["data.weight"] = torch.from_numpy(data.csr.data.astype(np.float32))
     if data.titles is not None:
         tensors |= _pack_ids("data.titles", data.titles)
+    for number, attribute in enumerate(data.attributes.values()):
+        tensors[f"data.attribute.{number}.item"] = torch.from_numpy(attribute.item)
+        tensors |= _pack_ids(f"data.attribute.{number}", attribute.values)
     about = {
         "users": data.n_users,
         "items": data.n_items,
         "pairs": len(data),
         "fingerprint": data.fingerprint,
         "frame": data.frame,
+        "attributes": list(data.attributes),
     }
     return about, tensors
 
@@ -196,6 +201,12 @@ def unpack_data(about: dict[str, Any], tensors: dict[str, Tensor]) -> Interactio
         titles=_unpack_ids("data.titles", tensors)
         if "data.titles" in tensors or "data.titles.text" in tensors
         else None,
+        attributes={  # folders of older versions have none
+            name: Attribute(
+                tensors[f"data.attribute.{number}.item"].numpy(), _unpack_ids(f"data.attribute.{number}", tensors)
+            )
+            for number, name in enumerate(about.get("attributes", []))
+        },
         frame=about.get("frame"),
     )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 import aleator as al
@@ -55,6 +58,26 @@ def test_a_user_is_denied_their_own_items_alone(model: al.Model) -> None:
 def test_newcomers_have_lists_by_their_names(model: al.Model) -> None:
     free = items_of(model.recommend({"new": [1, 2]}, k=5), "new")
     assert items_of(model.recommend({"new": [1, 2]}, k=5, allow={"new": free[3:1:-1]}), "new") == free[2:4]
+
+
+def test_filters_keep_the_order_of_what_passes(model: al.Model) -> None:
+    items = list(range(model.fitted.n_items))
+    model = copy.copy(model)
+    model.data = model.fitted.with_attributes({"item": items, "third": [i % 3 for i in items]})
+    ranked = {user: unseen(model, user) for user in (3, 4)}
+    found = model.recommend([3, 4], k=9, where={"third": [0, 2]}, deny={3: ranked[3][:1]})
+    assert items_of(found, 4) == [item for item in ranked[4] if item % 3 != 1][:9]
+    assert items_of(found, 3) == [item for item in ranked[3][1:] if item % 3 != 1][:9]
+    with pytest.raises(al.AleatorError, match="unknown attribute 'thrid'; did you mean 'third'"):
+        model.recommend([3], where={"thrid": 1})
+
+
+def test_ids_come_back_in_the_type_of_the_data(split: al.Split) -> None:
+    data = split.everything
+    for kind in (np.int32, np.uint16, np.int64):
+        pairs = {"user": data.user.astype(kind), "item": data.item.astype(kind)}
+        found = al.EASE(l2=10.0).fit(al.read(pl.DataFrame(pairs))).recommend([3, 4], k=2)
+        assert {found["user_id"].to_numpy().dtype, found["item_id"].to_numpy().dtype} == {np.dtype(kind)}
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ def split(
     require(free, f"'{out}' is not empty", "give a new folder")
     opened = open_file(dataset, **reading)
     made = opened.split(valid=valid, test=test, by=by, seed=seed)
-    notes = [*opened.notes, *(["titles are not written; give --titles to fit"] if "titles" in reading else [])]
+    of_items = [name for name in ("titles", "attributes") if name in reading]
+    notes = [*opened.notes, *(f"{name} are not written; give --{name} to fit" for name in of_items)]
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -19,6 +19,9 @@ OPTIONS: dict[str, Any] = {
     "rating": Annotated[str | None, typer.Option(help="Name of the column of ratings, for --min-rating.")],
     "weight": Annotated[str | None, typer.Option(help="Name of the column of weights.")],
     "titles": Annotated[Path | None, typer.Option(help="File with a column of items and a column of titles.")],
+    "attributes": Annotated[
+        Path | None, typer.Option(help="File with a column of items and columns of attributes, for --where.")
+    ],
     "min_rating": Annotated[float | None, typer.Option(help="Keep only pairs with at least this rating (files only).")],
     "k_core": Annotated[int | None, typer.Option(help="Keep users and items with at least this many interactions.")],
     "sep": Annotated[str | None, typer.Option(help="Separator of the columns, such as ';' or tab. Found by default.")],

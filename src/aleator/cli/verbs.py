@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,10 @@ import typer
 from aleator.aur import AUR
 from aleator.aur.build import build, parse_settings
 from aleator.aur.loading import load_model
+from aleator.batch.listed import listed
+from aleator.batch.run import recommend_batch
 from aleator.checkpoint import check_target
+from aleator.cli.batch import FORMAT, PER_PART, UNKNOWN, USER, show_batch
 from aleator.cli.options import (
     CONFIG,
     DATA_ROOT,
@@ -28,6 +32,7 @@ from aleator.cli.options import (
     show_table,
 )
 from aleator.cli.reading import reads
+from aleator.data.attributes import parse_where
 from aleator.data.opening import open_dataset, open_split
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
@@ -175,32 +180,82 @@ def _with_uncertainty(recommender: Recommender) -> AUR:
 
 def recommend(
     folder: MODEL_FOLDER,
-    users: Annotated[str | None, typer.Option(help="Ids of known users, separated by commas.")] = None,
-    history: Annotated[str | None, typer.Option(help="Ids of the items of a new user, separated by commas.")] = None,
+    users: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids of known users, separated by commas, or a table of users: a parquet, csv or tsv file, or a folder "
+            "of parquet files. A path that exists is a table."
+        ),
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids of the items of a new user, separated by commas. For a table of users: the column with the "
+            "histories of users whom the model does not know."
+        ),
+    ] = None,
     k: Annotated[int, typer.Option(help="Number of items for each user.")] = 20,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the lists of a table of users. A batch in it is gone on with.")
+    ] = None,
     lam: Annotated[float | None, typer.Option(help="1 is the expectation alone, 0 the uncertainty alone.")] = None,
     explain: Annotated[
         int | None,
         typer.Option(help="Name so many items of the history that add most to the expectation and to the uncertainty."),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Filter by an attribute of the items, such as genre=Drama or year=1990..1999. Repeatable."),
+    ] = None,
+    allow: Annotated[
+        Path | None,
+        typer.Option(help="File with the items that may be listed, or with users and items: a list for each user."),
+    ] = None,
+    deny: Annotated[Path | None, typer.Option(help="File with items that must not be listed, like --allow.")] = None,
+    keep_seen: Annotated[bool, typer.Option("--keep-seen", help="Keep the items of a user's own history.")] = False,
+    untrained: Annotated[bool, typer.Option("--untrained", help="Keep items without a training interaction.")] = False,
+    user: USER = None,
+    unknown: UNKNOWN = None,
+    per_part: PER_PART = None,
+    format: FORMAT = None,
     device: DEVICE = "auto",
+    quiet: QUIET = False,
     json: JSON = False,
 ) -> None:
-    """Recommend items to users of a saved model, or to a new user with a history."""
-    one = (users is None) != (history is None)
+    """Recommend items to users of a saved model, to a new user with a history, or to all users of a table."""
+    is_table = users is not None and (out is not None or Path(users).exists())
+    one = is_table or (users is None) != (history is None)
     require(one, "exactly one of --users and --history is needed", "give ids of users or ids of items")
+    of_table: dict[str, Any] = {"out": out, "user": user, "unknown": unknown, "per_part": per_part, "format": format}
+    of_table = {name: value for name, value in of_table.items() if value is not None}
+    if not is_table:
+        name = next(iter(of_table), "").replace("_", "-")
+        require(not of_table, f"--{name} goes with a table of users", "leave it out, or name a table with --users")
+    else:
+        told = f"name a folder with --out (for a user of that name, write '{users},')"
+        require(out is not None, f"'{users}' is a table of users", told)
     recommender = load_model(folder, device)
-    options: dict[str, Any] = {"explain": explain}
-    if lam is not None:
-        _with_uncertainty(recommender)
-        options["lam"] = lam
     data = recommender.fitted
+    options: dict[str, Any] = {"filter_seen": not keep_seen, "untrained": untrained, "explain": explain}
+    if lam is not None:
+        options["lam"] = _with_uncertainty(recommender).at(lam).lam_used
+    if where:
+        options["where"] = parse_where(data.attributes, where)
+    files: dict[str, Any] = {name: path for name, path in (("allow", allow), ("deny", deny)) if path is not None}
+    if is_table:
+        show_batch(recommend_batch(recommender, users, k=k, history=history, **options, **files, **of_table), json)
+        return
     who: Any
     if users is not None:
         who = _ids(users, data.users)
     else:
         assert history is not None
         who = {"new": _ids(history, data.items)}
+    for name, path in files.items():
+        read, notes = listed(path, name, data.users, data.items)
+        options[name] = read.for_recommend(list(who), data.items)
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
     found = recommender.recommend(who, k, **options)
     _show(found, json)
 
@@ -216,7 +271,7 @@ def _show(frame: Any, json: bool) -> None:
 
 def _ids(text: str, vocabulary: Vocabulary) -> list[Any]:
     """Ids that were typed with commas between them, in the type of the vocabulary."""
-    return [vocabulary.parse(word.strip()) for word in text.split(",")]
+    return [vocabulary.parse(word.strip()) for word in text.split(",") if word.strip()]
 
 
 def similar(
@@ -229,9 +284,4 @@ def similar(
 ) -> None:
     """List the items of a saved model whose scores go up and down together with those of an item."""
     recommender = load_model(folder, device)
-    options: dict[str, Any] = {}
-    if lam is not None:
-        _with_uncertainty(recommender)
-        options["lam"] = lam
-    found = recommender.similar_items(_ids(items, recommender.fitted.items), k, **options)
-    _show(found, json)
+    _show(recommender.similar_items(_ids(items, recommender.fitted.items), k, lam=lam), json)

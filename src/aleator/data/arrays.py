@@ -52,10 +52,10 @@ def look_up(table: Array, dense: NDArray[np.int32]) -> Array:
 def picked(table: Array, dense: Any) -> Array:
     """`table[dense]`, where texts become Python strings. A text that is picked often is one Python string."""
     dense = np.asarray(dense, np.int64)
-    if table.dtype.kind != "T":
-        found: Array = table[dense]
-        return found
-    return table.astype(object)[dense] if dense.size > len(table) else table[dense].astype(object)
+    if table.dtype.kind == "T" and dense.size > len(table):
+        table = table.astype(object)
+    found: Array = table[dense]
+    return found.astype(object) if found.dtype.kind == "T" else found
 
 
 def count(dense: NDArray[np.int32], n: int) -> NDArray[np.int64]:

@@ -33,6 +33,7 @@ def read(
     weight: str | None = None,
     time: str | None = None,
     titles: Mapping[Any, str] | str | os.PathLike[str] | None = None,
+    attributes: Any = None,
     min_rating: float | None = None,
     k_core: int | None = None,
     duplicates: Duplicates = "first",
@@ -61,13 +62,15 @@ def read(
         weight: Name of the column of weights. A weight multiplies the weight of its pair in every loss.
         time: Name of the column of times: numbers or dates.
         titles: Titles of the items: a mapping from item id to title, or a file with an item and a title column.
+        attributes: Attributes of the items, such as a genre or a price, to filter lists by: a file, a frame or a dict of
+            columns. Its column of items has the name that `item` gives, or a usual one, or is the first.
         min_rating: Keep only rows with at least this rating.
         k_core: Keep only users and items with at least this many interactions among those that are kept.
         duplicates: What to do with a pair in several rows. "first" keeps the first row in time (in file order
             without times). "sum" adds up the weights.
         sep: Separator of the columns of a text file. By default comma, semicolon, tab, "|" or "::", whichever the first
             lines show, for csv and tsv.
-        encoding: Encoding of a text file and of a text file of titles, such as "latin-1".
+        encoding: Encoding of a text file and of text files of titles and attributes, such as "latin-1".
         decimal: Decimal mark of numbers that are texts, "." or ",".
         dates: Format of times that are texts, such as "%m/%d/%Y %H:%M" for 12/1/2010 8:26 or "%d.%m.%Y" for 01.12.2010.
             Of several formats, the first that fits a text is used. By default times are numbers or ISO dates.
@@ -88,7 +91,7 @@ def read(
     named = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
     for name in about:
         if name != "in_time_order":
-            known = ["format", *named, "titles", "min_rating", "k_core", "duplicates", "in_time_order"]
+            known = ["format", *named, "titles", "attributes", "min_rating", "k_core", "duplicates", "in_time_order"]
             known += ["sep", "encoding", "decimal", "dates", "missing"]
             raise unknown_name("option of read", name, known)
     reading = Reading.of(sep, encoding, decimal, dates, missing)
@@ -100,6 +103,7 @@ def read(
         note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
         data = replace(data, notes=(*data.notes, note))
     data = data.clean(k_core=k_core)
+    data = data if attributes is None else data.with_attributes(attributes, item, encoding)
     return data if titles is None else data.with_titles(read_titles(titles, encoding))
 
 

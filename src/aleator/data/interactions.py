@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,6 +18,7 @@ from aleator.data.vocabulary import NUMBERS, Vocabulary
 from aleator.errors import require, unknown_name
 
 if TYPE_CHECKING:
+    from aleator.data.attributes import Attribute
     from aleator.data.splits import By, Split
 
 __all__ = ["Array", "Duplicates", "Interactions"]
@@ -41,6 +43,7 @@ class Interactions:
         weight: Positive weight of the pair in every loss, [n]. None means 1 for each pair.
         rating: Rating of the pair, [n]. It is kept for `min_rating`; no loss reads it.
         titles: Title of each item for people to read, [n_items].
+        attributes: Attributes of the items by name, such as a genre or a price, to filter lists by.
         in_time_order: The rows of each user are in order of time, although the times are not known.
         frame: Kind of frame that the pairs were read from: "pandas", "polars" or "pyarrow".
         notes: What reading and cleaning did, with counts.
@@ -61,6 +64,7 @@ class Interactions:
     weight: NDArray[np.float32] | None = None
     rating: NDArray[np.float32] | None = None
     titles: Array | None = None
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
     in_time_order: bool = False
     frame: str | None = None
     notes: tuple[str, ...] = field(default=())
@@ -93,7 +97,7 @@ class Interactions:
             min_rating: Drop the rows with a lower rating, before repeated pairs are merged.
             duplicates: What to do with a pair in several rows. "first" keeps the first row in time (in file order
                 without times). "sum" adds up the weights.
-            **rest: Other attributes of `Interactions`: titles, in_time_order, frame, notes.
+            **rest: Other fields of `Interactions`: titles, attributes, in_time_order, frame, notes.
 
         Returns:
             The interactions, each pair once, in the order of the rows.
@@ -206,6 +210,34 @@ class Interactions:
         without = sum(title is None for title in found)
         notes = (f"titles: {without} of {len(ids)} items have none and show their id",) if without else ()
         return replace(self, titles=np.array(texts, np.dtypes.StringDType()), notes=self.notes + notes)
+
+    def with_attributes(self, source: Any, item: str | None = None, encoding: str = "utf-8") -> Interactions:
+        """The same interactions with attributes of the items, such as a genre or a price.
+
+        `recommend(where=)` filters by them. They are saved with a model. An item may have several values of an
+        attribute: in a list, in a text with "|" between them, or in several rows. An earlier attribute of the same name
+        is replaced.
+
+        Args:
+            source: A table of items: a file (csv, tsv, parquet), a frame, or a dict of columns. Each column holds texts,
+                numbers or booleans.
+            item: Name of the column of items. By default it is the first with a usual name, or else the first of all. Ids
+                match as texts.
+            encoding: Encoding of a text file.
+
+        Returns:
+            The interactions. A note counts the items without a row.
+
+        Example:
+            >>> data = Interactions.of([1, 1, 2], ["a", "b", "c"])
+            >>> data = data.with_attributes({"item": ["a", "b"], "genre": ["Drama|War", "Drama"], "year": [1994, 2001]})
+            >>> sorted(data.attributes), data.notes
+            (['genre', 'year'], ('attributes: 1 of 3 items have no row, and so no value',))
+        """
+        from aleator.data.attributes import read_attributes
+
+        found, notes = read_attributes(source, item, self.items, encoding)
+        return replace(self, attributes={**self.attributes, **found}, notes=(*self.notes, *notes))
 
     def in_time(self) -> Array | None:
         """Numbers [n] that order the rows of each user in time, or None if the order is unknown."""
@@ -330,13 +362,15 @@ class Interactions:
         used_items = self.popularity > 0
         if used_users.all() and used_items.all():
             return self
+        new_item = np.where(used_items, np.cumsum(used_items, dtype=np.int32) - 1, np.int32(-1))
         return replace(
             self,
             user=look_up(np.cumsum(used_users, dtype=np.int32) - 1, self.user),
-            item=look_up(np.cumsum(used_items, dtype=np.int32) - 1, self.item),
+            item=look_up(new_item, self.item),
             users=Vocabulary(self.users.ids[used_users]),
             items=Vocabulary(self.items.ids[used_items]),
             titles=None if self.titles is None else self.titles[used_items],
+            attributes={name: attribute.moved(new_item) for name, attribute in self.attributes.items()},
         )
 
 

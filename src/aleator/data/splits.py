@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aleator.data.arrays import Array
+from aleator.data.attributes import Attribute
 from aleator.data.interactions import Interactions
 from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary
@@ -80,8 +81,8 @@ class Split:
         test = _without(parts["test"], [train, valid], "test")
         require(len(test) > 0, "the split leaves no test pair", "check that the test part is not a copy of train")
         about.setdefault("valid_by", "user_time" if train.in_time() is not None else "random")
-        titles = train.titles
-        return cls(train, replace(valid, titles=titles), replace(test, titles=titles), counts=counts, **about)
+        shared: dict[str, Any] = {"titles": train.titles, "attributes": train.attributes}
+        return cls(train, replace(valid, **shared), replace(test, **shared), counts=counts, **about)
 
     @cached_property
     def everything(self) -> Interactions:
@@ -135,7 +136,7 @@ def _nothing_of(data: Interactions) -> Interactions:
 
 
 def _with_shared_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
-    """The parts with one vocabulary of users and one of items; train has the titles of all parts."""
+    """The parts with one vocabulary of users and one of items; train has the titles and attributes of all parts."""
     typed = any(part.frame is not None for part in parts.values())
     sides = {kind: [getattr(part, f"{kind}s").ids for part in parts.values()] for kind in ("user", "item")}
     users, user_of = _one_vocabulary(sides["user"], typed, "user")
@@ -151,11 +152,23 @@ def _with_shared_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
         item = new_item[part.item].astype(np.int32)
         told = part.notes + notes
         moved[name] = replace(part, user=user, item=item, users=users, items=items, titles=None, notes=told)
-    titles = _all_titles(parts)
-    if titles:
-        train = moved["train"]
-        moved["train"] = replace(train, titles=train.with_titles(titles).titles)
+    titles, train = _all_titles(parts), moved["train"]
+    moved["train"] = replace(
+        train,
+        titles=train.with_titles(titles).titles if titles else None,
+        attributes=_all_attributes(parts, item_of),
+    )
     return moved
+
+
+def _all_attributes(parts: dict[str, Interactions], item_of: list[Array]) -> dict[str, Attribute]:
+    """The attributes of all parts. `item_of` has the new dense ids of the items of each."""
+    found: dict[str, Attribute] = {}
+    for part, new_item in zip(parts.values(), item_of, strict=True):
+        for name, attribute in part.attributes.items():
+            own = attribute.moved(new_item)
+            found[name] = own if name not in found else found[name].joined(own, name)
+    return found
 
 
 def _all_titles(parts: dict[str, Interactions]) -> dict[Any, str]:

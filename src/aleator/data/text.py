@@ -27,7 +27,7 @@ def read_text(path: Path, format: str, reading: Reading) -> pl.DataFrame:
         import polars as pl
 
         separator = reading.sep or (
-            _separator(path, format, reading) if format in ("csv", "tsv") else SEPARATOR[format]
+            separator_of(path, format, reading) if format in ("csv", "tsv") else SEPARATOR[format]
         )
         source = path if reading.encoding.lower() in ("utf-8", "utf8") else _decoded(path, reading.encoding)
         has_header = format not in WITHOUT_HEADER
@@ -51,9 +51,9 @@ def _split_lines(source: Path | bytes, separator: str, has_header: bool) -> pl.D
     return split.rename(dict(zip(split.columns, names, strict=True)))
 
 
-def _separator(path: Path, format: str, reading: Reading) -> str:
+def separator_of(path: Path, format: str, reading: Reading) -> str:
     """The separator that occurs in the first lines, equally often in each. The usual one of the format comes first."""
-    with _open(path) as file:
+    with open_bytes(path) as file:
         sample = file.read(SAMPLE).decode(reading.encoding, errors="replace")
     lines = re.sub(r'"[^"]*"', "", sample).splitlines()
     lines = [line for line in lines[:20] if line][: 10 if len(lines) > 1 else 1]
@@ -64,11 +64,12 @@ def _separator(path: Path, format: str, reading: Reading) -> str:
 
 
 def _decoded(path: Path, encoding: str) -> bytes:
-    with _open(path) as file:
+    with open_bytes(path) as file:
         return file.read().decode(encoding).encode()
 
 
-def _open(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file, or what a .gz file holds."""
     return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")  # type: ignore[return-value]
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from aleator.batches import Histories, Users
 from aleator.data.arrays import Array, flat, picked
+from aleator.data.attributes import Where, matching
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
 from aleator.errors import AleatorError, require
@@ -46,9 +47,11 @@ class Candidates:
         cls,
         model: Recommender,
         names: Callable[[], list[Any]],
-        allow: Items | None,
-        deny: Items | None,
-        untrained: bool,
+        *,
+        allow: Items | None = None,
+        deny: Items | None = None,
+        where: Where | None = None,
+        untrained: bool = False,
     ) -> Candidates:
         """From what `recommend` was given. `names` gives the users who are asked for."""
         mask = torch.from_numpy(model.fitted.popularity > 0).to(model.torch_device)
@@ -60,11 +63,13 @@ class Candidates:
             mask &= allowed
         if deny is not None and not isinstance(deny, Mapping):
             mask[dense_items(model, deny, "deny")] = False
+        if where is not None:
+            mask &= torch.from_numpy(matching(model.fitted.attributes, where, len(mask))).to(mask.device)
         return cls(
             None if bool(mask.all()) else mask,
             _each(model, names(), allow, "allow") if isinstance(allow, Mapping) else None,
             _each(model, names(), deny, "deny") if isinstance(deny, Mapping) else None,
-            whole=not untrained and allow is None and deny is None,
+            whole=not untrained and allow is None and deny is None and not where,
         )
 
     def hidden(self, first: int, block: Users, filter_seen: bool) -> Users | None:
@@ -169,6 +174,7 @@ def lists(
     filter_seen: bool,
     allow: Items | None,
     deny: Items | None,
+    where: Where | None,
     untrained: bool,
     explain: int | None,
     memory: int | None,
@@ -179,7 +185,7 @@ def lists(
     check_count(explain, "explain")
     whole = of.users(users)
     names = names_of(of, users, whole)
-    candidates = Candidates.of(of, names.tolist, allow, deny, untrained)
+    candidates = Candidates.of(of, names.tolist, allow=allow, deny=deny, where=where, untrained=untrained)
     found = ranked(of, whole, k, candidates, filter_seen=filter_seen, explain=explain, memory=memory)
     columns = {"user_id": picked(names, found.place), "item_id": data.items.decode(found.item)}
     columns |= as_lists(of, found.columns)
@@ -191,7 +197,7 @@ def lists(
 def check_k(k: Any, n_items: int) -> None:
     """Refuse a k that is no number of items."""
     whole_number = type(k) is not bool and isinstance(k, (int, np.integer)) and k >= 1
-    require(whole_number, f"k is {k!r}", "give a whole number of at least 1")
+    require(bool(whole_number), f"k is {k!r}", "give a whole number of at least 1")
     require(k <= n_items, f"k is {k} but there are {n_items} items", f"give a k of at most {n_items}")
 
 
@@ -200,5 +206,8 @@ def names_of(of: Recommender, asked: Any, users: Users) -> Array:
     if isinstance(asked, Mapping):
         return flat(list(asked))
     index = users.index.cpu().numpy()
-    known = of.fitted.users.decode(index.clip(0))
-    return known if (index >= 0).all() else np.where(index >= 0, known.astype(object), None)
+    names = of.fitted.users.decode(index.clip(0))
+    if (index < 0).any():
+        names = names.astype(object)
+        names[index < 0] = None
+    return names

@@ -1,0 +1,215 @@
+"""recommend_batch: from a table of users to a folder of lists, in bounded memory, and resumed after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from aleator.batch.folder import AGAIN, Folder, check, held
+from aleator.batch.job import COUNTS, Job, Unknown
+from aleator.batch.listed import listed
+from aleator.batch.users import ROWS, USER, Roll, Table
+from aleator.data.attributes import Where
+from aleator.errors import AleatorError, require, unknown_name
+from aleator.progress import Bar, progress
+from aleator.ranking.contributions import check_count
+from aleator.ranking.lists import Candidates, check_k
+from aleator.recommender import Recommender
+from aleator.version import __version__
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Format = Literal["parquet", "csv"]
+PER_PART = 10_000
+
+
+def recommend_batch(
+    model: Recommender,
+    users: Any,
+    out: str | os.PathLike[str],
+    *,
+    k: int = 20,
+    lam: float | None = None,
+    user: str | None = None,
+    history: str | None = None,
+    unknown: Unknown = "error",
+    filter_seen: bool = True,
+    allow: Any = None,
+    deny: Any = None,
+    where: Where | None = None,
+    untrained: bool = False,
+    explain: int | None = None,
+    per_part: int = PER_PART,
+    format: Format = "parquet",
+) -> dict[str, Any]:
+    """The k best items of each user of a table, written to a folder of files.
+
+    Users are read, ranked and written a part at a time. So the memory does not grow with their number. A part appears
+    in the folder when it is whole. After an interruption, the same call goes on behind the finished parts. It refuses a
+    folder that holds the lists of another model, of other users, or with other options.
+
+    The rows are those of `recommend`. Then come the other columns of the users. The folder also gets `_journal.jsonl`,
+    with a line for each finished part, and at the end `_SUCCESS`, a JSON file with what this function returns.
+
+    Args:
+        model: A fitted recommender.
+        users: A parquet, csv or tsv file, a folder of parquet files, a frame, or an iterable of frames (give the same
+            ones to go on after an interruption). Each user stands in one row.
+        out: The folder to write. It must be new or empty, or hold the same batch.
+        k: Items per user. A user with fewer candidates gets fewer rows.
+        lam: The knob: 1 is the expectation alone, 0 the uncertainty alone. By default that of the model.
+        user: Name of the column of users. By default it is found by its usual names.
+        history: Name of a column with the histories of users whom the model does not know: lists of item ids, or texts
+            with a space between them. They are served by it. Known users keep the history of the model.
+        unknown: What to do with users whom neither the model nor a history knows. "error" refuses them, before anything
+            is written if the users can be read twice. "drop" leaves them out. "popular" gives them what is popular, as
+            `recommend` does for users without a history. They are counted in each case.
+        filter_seen: Leave out the items of a user's own history.
+        allow: Items that may be listed: item ids, {user: [item ids]}, or a file with a column of items. With a column of
+            users too, each user has a list of their own; who has none gets no rows.
+        deny: Items that must not be listed, in the same forms.
+        where: Filters by attributes of the items, as `recommend` takes them.
+        untrained: Keep items without a training interaction as candidates.
+        explain: Add lists of so many items of each user's history that add most, as `recommend` does. Files are parquet.
+        per_part: Users in a part.
+        format: "parquet" or "csv".
+
+    Returns:
+        Counts of users, parts and rows, and the options. `unknown` counts the users whom the model does not know:
+            `by_history` of them were served by their history, `left_out` got no list. `short` counts the lists with less
+            than k rows.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> import aleator as al
+        >>> import polars as pl
+        >>> model = al.EASE().fit(al.simulate(n_users=50, n_items=30).interactions)
+        >>> with TemporaryDirectory() as folder:
+        ...     told = recommend_batch(model, pl.DataFrame({"user_id": [3, 1], "segment": ["a", "b"]}), folder, k=2)
+        ...     pl.read_parquet(f"{folder}/part-*.parquet")["user_id", "rank", "segment"].rows()
+        [(3, 1, 'a'), (3, 2, 'a'), (1, 1, 'b'), (1, 2, 'b')]
+        >>> told["users"], told["rows"]
+        (2, 4)
+    """
+    require(type(per_part) is int and per_part >= 1, f"per_part is {per_part!r}", "give a whole number of at least 1")
+    if format not in get_args(Format):
+        raise unknown_name("format", str(format), get_args(Format))
+    data, path = model.fitted, Path(out)
+    check_k(k, data.n_items)
+    check_count(explain, "explain")
+    require(explain is None or format == "parquet", "a csv file holds no lists of reasons", "write parquet")
+    check(path)
+    turned = model if lam is None else model.at(lam)
+    table = Table.of(users, user, data.users)
+    given = {name: value for name, value in (("allow", allow), ("deny", deny)) if value is not None}
+    lists = {name: listed(value, name, data.users, data.items) for name, value in given.items()}
+    each = {name: own for name, (own, _) in lists.items() if own.users is not None}
+    for_all = {name: own.for_recommend([], data.items) for name, (own, _) in lists.items() if own.users is None}
+    candidates = Candidates.of(turned, list, where=where, untrained=untrained, **for_all)
+    job = Job(
+        turned,
+        k,
+        replace(candidates, whole=candidates.whole and not each),
+        allow=each.get("allow"),
+        deny=each.get("deny"),
+        filter_seen=filter_seen,
+        unknown=unknown,
+        history=history,
+        explain=explain,
+    )
+    start, total = time.perf_counter(), _survey(table, job) if table.again else None
+    batch = {
+        "model": _fingerprint(turned),
+        "users": total,
+        "k": k,
+        "lam": getattr(turned, "lam_used", None),
+        "history": history,
+        "unknown": unknown,
+        "filter_seen": filter_seen,
+        **{name: lists[name][0].fingerprint if name in lists else None for name in ("allow", "deny")},
+        "where": _plain(where),
+        "untrained": untrained,
+        "explain": explain,
+        "candidates": None if candidates.mask is None else _digest(candidates.mask.cpu().numpy().tobytes()),
+        "per_part": per_part,
+        "format": format,
+    }
+    with held(path, batch) as folder, progress("recommending", total) as bar:
+        resumed = len(folder.finished)
+        _write(job, table, folder, bar, per_part, format)
+        counts = sum((Counter({n: about[n] for n in COUNTS}) for about in folder.finished.values()), Counter())
+        told = {**batch, **{name: counts[name] for name in COUNTS}, "parts": len(folder.finished)}
+        folder.finish({"aleator": __version__, **told})
+    notes = [note for _, own in lists.values() for note in own]
+    seconds = round(time.perf_counter() - start, 2)
+    return {"out": str(out), **told, "resumed": resumed, "seconds": seconds, "notes": notes}
+
+
+def _survey(table: Table, job: Job) -> int:
+    """The number of users of a table. Refuses it before anything is written, if it must be refused."""
+    roll, total, strangers, example = Roll(table), 0, 0, None
+    for frame in table.parts(ROWS):
+        found = job.strangers(frame, roll.call(frame[USER]))
+        total += len(frame)
+        strangers += len(found)
+        example = found[0] if example is None and len(found) else example
+    require(total > 0, f"{table.where} has no rows", "give at least one user")
+    job.refuse(strangers, example)
+    return total
+
+
+def _write(job: Job, table: Table, folder: Folder, bar: Bar, per_part: int, format: Format) -> None:
+    """Write the parts that are not finished."""
+    roll, names = Roll(table), list[str]()
+    for frame in table.parts(per_part):
+        name = f"part-{len(names):05}.{format}"
+        names.append(name)
+        dense, digest = roll.call(frame[USER]), _digest(frame.write_ndjson().encode())
+        earlier = folder.finished.get(name)
+        if earlier is None:
+            lists, counts = job.lists(frame, dense)
+            folder.add(name, partial(_save, lists, format), {"digest": digest, **counts})
+        elif earlier["digest"] != digest:
+            raise AleatorError(f"{name} in '{folder.path}' is of other users than {table.where} has now", AGAIN)
+        bar.advance(len(frame))
+    more = len(folder.finished) - len(names)
+    require(more == 0, f"'{folder.path}' has {more} parts more than {table.where} has users for", AGAIN)
+
+
+def _save(lists: pl.DataFrame, format: Format, path: Path) -> None:
+    import polars as pl
+
+    try:
+        lists.write_parquet(path) if format == "parquet" else lists.write_csv(path)
+    except pl.exceptions.PolarsError as error:
+        raise AleatorError(f"a part cannot be written as {format} ({error})", "write the other format") from None
+
+
+def _fingerprint(model: Recommender) -> str:
+    """A hash of what was fitted on, with which options, and of lam."""
+    about = [type(model).__name__, model.options(), model.fitted.fingerprint, getattr(model, "lam_used", None)]
+    return _digest(json.dumps(about, sort_keys=True, default=str).encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Filters as JSON holds them."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(own) for name, own in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain(own) for own in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+    return value.item() if isinstance(value, np.generic) else value
