@@ -31,17 +31,10 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "export": "Export",
     "": "Errors and version",
 }
-FIRST: tuple[str, ...] = (
-    "fit",
-    "recommend",
-    "explain",
-    "similar_items",
-    "rerank",
-    "score",
-    "expectation",
-    "uncertainty",
+FIRST = (
+    *("fit", "recommend", "explain", "similar_items", "rerank", "score", "expectation", "uncertainty"),
+    *("set_lam", "at", "save", "load"),
 )
-FIRST += ("set_lam", "at", "save", "load")
 OUTLINE = """::: {path}
     options:
       heading: {heading}

@@ -116,7 +116,7 @@ def test_of_an_expectation_that_follows_no_history_nothing_is_said(split: al.Spl
     lists = aur.recommend([3], k=3, explain=2)
     assert lists["expectation_from"].to_list() == [[], [], []]
     assert all(lists["uncertainty_from"].to_list())
-    asked: list[Any] = [lambda: aur.model.explain([3], [7]), lambda: aur.model.recommend([3], k=2, explain=1)]
-    for ask in asked:
-        with pytest.raises(al.AleatorError, match="do not follow from the items of a history"):
-            ask()
+    with pytest.raises(al.AleatorError, match="do not follow from the items of a history"):
+        aur.model.explain([3], [7])
+    with pytest.raises(al.AleatorError, match="do not follow from the items of a history"):
+        aur.model.recommend([3], k=2, explain=1)

@@ -67,7 +67,7 @@ def test_lists_of_each_user_hold_for_strangers_too(model: al.AUR, strangers: pl.
 
 def test_a_part_without_lists_has_the_columns(model: al.AUR, tmp_path: Path) -> None:
     frame = pl.DataFrame({"user_id": ["x", "y", "u1"], "n": [1, 2, 3]})
-    batch(model, frame, tmp_path, unknown="drop", per_part=2)
+    batch(model, frame, tmp_path, unknown="drop", per_part=2, explain=2)
     first, second = (pl.read_parquet(path) for path in sorted(tmp_path.glob("part-*")))
     assert (len(first), len(second)) == (0, 5)
     assert first.schema == second.schema

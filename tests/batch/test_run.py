@@ -276,6 +276,8 @@ def test_a_second_run_at_the_same_time_is_refused(model: al.AUR, users: pl.DataF
         ({"lam": 3}, "lam is 3"),
         ({"per_part": 0}, "per_part is 0"),
         ({"format": "json"}, "unknown format 'json'"),
+        ({"explain": 0}, "explain is 0"),
+        ({"explain": 2, "format": "csv"}, "a csv file holds no lists of reasons; write parquet"),
         ({"unknown": "popluar"}, "did you mean 'popular'"),
         ({"user": "name"}, "has no column 'name'; name one of"),
         (

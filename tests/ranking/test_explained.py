@@ -51,5 +51,7 @@ def test_unknown_ids_are_named(model: al.Model) -> None:
             model.explain(users, items)
     with pytest.raises(al.AleatorError, match="items is 7; give a list of item ids"):
         model.explain([3], 7)  # type: ignore[arg-type]
+    with pytest.raises(al.AleatorError, match="no uncertainty, and so no lam"):
+        model.explain([3], [7], lam=0.5)
     with pytest.raises(al.AleatorError, match="not fitted"):
         al.EASE().explain([3], [7])

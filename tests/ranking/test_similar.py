@@ -145,5 +145,7 @@ def test_mistakes_are_named(fitted_aur: al.AUR) -> None:
             fitted_aur.similar_items(items, k=k)
     with pytest.raises(al.AleatorError, match="lam is 2"):
         fitted_aur.similar_items([3], lam=2.0)
+    with pytest.raises(al.AleatorError, match="no uncertainty, and so no lam"):
+        fitted_aur.model.similar_items([3], lam=0.5)
     with pytest.raises(al.AleatorError, match="not fitted"):
         al.MF().similar_items([3])

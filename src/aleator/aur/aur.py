@@ -508,51 +508,6 @@ class AUR(Recommender):
             return super().recommend(users, k, **options)
         return self.at(lam).recommend(users, k, **options)
 
-    def explain(self, users: Who, items: Sequence[Any], n: int | None = 3, *, lam: float | None = None) -> Any:
-        """Which items of a user's history the score of an item comes from: its expectation, and its uncertainty.
-
-        An item that adds to the uncertainty raises the score as one that adds to the expectation does: it says that the
-        zero of the pair is probably wrong.
-
-        A score that is a sum over the history has terms. They and `rest` add up to the score. The rest is what no item
-        of the history accounts for, such as the prior of popularity. For other scores, a contribution is the difference
-        that leaving the item out of the history makes, and `exact` is false.
-
-        Args:
-            users: User ids, or {name: [item ids]} for newcomers.
-            items: Item ids. Each is explained for each user.
-            n: Items of the history to show for each pair, those that add most to the score. None shows all.
-            lam: The knob for this call: 1 is the expectation alone, 0 the uncertainty alone. By default `lam_used`.
-
-        Returns:
-            A frame with the columns user_id, item_id, history_item, adds_to_expectation (on the scale of the label),
-                adds_to_uncertainty (in units of the log-variance, which the uncertainty rises with), adds_to_score
-                (both, in units of the score), share (adds_to_score divided by the sum of the sizes of all that is added
-                to this score), rest, exact, and the titles title and history_title if the data has titles. A model
-                whose expectation does not follow from a history has NaN in adds_to_expectation.
-        """
-        return super().explain(users, items, n) if lam is None else self.at(lam).explain(users, items, n)
-
-    def similar_items(self, items: Any, k: int = 10, *, lam: float | None = None) -> Any:
-        """The k most similar items of each item: those whose scores go up and down together.
-
-        The similarity is the correlation of the scores of two items over newcomers who took one item each, for each of
-        the most popular items. Popularity has no part in it: a popular item is not similar to many. The discount and the
-        prior of popularity change nothing. Only trained items with a similarity above 0 are listed. All items in one
-        call take about as long as one.
-
-        Args:
-            items: Item ids, or one item id.
-            k: Items to list for each.
-            lam: The knob for this call: 1 compares expectations alone, 0 uncertainties alone. By default `lam_used`.
-
-        Returns:
-            A frame with the columns item_id, rank (from 1), similar_item, similarity (at most 1), popularity (training
-                interactions of the similar item), tail (whether it is a tail item), and the titles title and
-                similar_title if the data has titles. An item without a training interaction has no rows.
-        """
-        return super().similar_items(items, k) if lam is None else self.at(lam).similar_items(items, k)
-
     def rerank(self, candidates: Any, k: int | None = None, *, lam: float | None = None, **options: Any) -> Any:
         """Sort candidates from elsewhere by the scores of this AUR, for each user.
 

@@ -42,7 +42,7 @@ class Job:
     filter_seen: bool
     unknown: Unknown  # what to do with users whom neither the model nor a history knows
     history: str | None  # the column with the histories of users whom the model does not know
-    explain: int | None = None  # history items that stand beside each listed item
+    explain: int | None  # how many items of the history each list of reasons has
 
     def __post_init__(self) -> None:
         if self.unknown not in get_args(Unknown):
@@ -140,12 +140,21 @@ class Job:
         import polars as pl
 
         own = [frame[USER].gather(found.place), self._items[0].gather(found.item)]
-        own += [pl.Series(name, values) for name, values in as_lists(self.model, found.columns).items()]
+        own += [self._series(name, values) for name, values in as_lists(self.model, found.columns).items()]
         own += [titles.gather(found.item) for titles in self._items[1:]]
         names = {series.name for series in own}
         others = frame.drop(USER, *([] if self.history is None else [self.history]))
         others = others.rename({name: f"given_{name}" for name in others.columns if name in names})
         return pl.DataFrame(own).hstack(others[found.place])
+
+    def _series(self, name: str, values: Any) -> pl.Series:
+        """A column. Lists have a type even where all of them are empty, so that all parts have the same."""
+        import polars as pl
+
+        if not isinstance(values, list):
+            return pl.Series(name, values)
+        items = self._items[name.endswith("_titles")]
+        return pl.Series(name, values, pl.List(items.dtype))
 
     @cached_property
     def _items(self) -> list[pl.Series]:

@@ -79,7 +79,7 @@ def recommend_batch(
         deny: Items that must not be listed, in the same forms.
         where: Filters by attributes of the items, as `recommend` takes them.
         untrained: Keep items without a training interaction as candidates.
-        explain: Add columns of so many history items that add most, as `recommend` does. Not for csv, which has no lists.
+        explain: Add lists of so many items of each user's history that add most, as `recommend` does. Files are parquet.
         per_part: Users in a part.
         format: "parquet" or "csv".
 
@@ -106,7 +106,7 @@ def recommend_batch(
     data, path = model.fitted, Path(out)
     check_k(k, data.n_items)
     check_count(explain, "explain")
-    require(explain is None or format != "csv", "csv has no columns of lists", "leave explain out, or write parquet")
+    require(explain is None or format == "parquet", "a csv file holds no lists of reasons", "write parquet")
     check(path)
     turned = model if lam is None else model.at(lam)
     table = Table.of(users, user, data.users)

@@ -337,9 +337,4 @@ def similar(
 ) -> None:
     """List the items of a saved model whose scores go up and down together with those of an item."""
     recommender = load_model(folder, device)
-    options: dict[str, Any] = {}
-    if lam is not None:
-        _with_uncertainty(recommender)
-        options["lam"] = lam
-    found = recommender.similar_items(_ids(items, recommender.fitted.items), k, **options)
-    _show(found, json)
+    _show(recommender.similar_items(_ids(items, recommender.fitted.items), k, lam=lam), json)

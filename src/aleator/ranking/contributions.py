@@ -132,5 +132,5 @@ def _ragged(table: Array, dense: Array) -> list[list[Any]]:
 
 def check_count(n: Any, name: str) -> None:
     """Refuse a number of history items that is none. None stands for all."""
-    whole = n is None or (type(n) is not bool and isinstance(n, (int, np.integer)) and bool(n >= 1))
-    require(whole, f"{name} is {n!r}", "give a whole number of at least 1")
+    whole = n is None or (type(n) is not bool and isinstance(n, (int, np.integer)) and n >= 1)
+    require(bool(whole), f"{name} is {n!r}", "give a whole number of at least 1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_steps_lead_from_a_held_out_item_to_the_next_one_of_the_user(timed: al.S
     for user in np.unique(held.user):
         own = held.user == user
         items = held.item[own][np.argsort(held.time[own])].tolist()
-        wanted += [(user, *step) for step in itertools.pairwise(items)]
+        wanted += [(user, *step) for step in pairwise(items)]
     assert sorted(zip(steps.user, steps.item, steps.then, strict=True)) == sorted(wanted)
 
 
