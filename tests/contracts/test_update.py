@@ -156,8 +156,7 @@ def test_new_users_and_items_go_where_they_belong(case: Any) -> None:
         pytest.skip(f"{case[0]} declares that it does not personalise")
     model = build(case).fit(clustered(new=False)).update(clustered(new=True))
     scores = model.score(list(range(60)))
-    colour = lambda ids: torch.from_numpy(ids % 2)  # noqa: E731
-    own = (torch.arange(60) % 2)[:, None] == colour(model.fitted.items.ids)
+    own = (torch.arange(60) % 2)[:, None] == torch.from_numpy(model.fitted.items.ids % 2)
     for users, items in ((range(54, 60), range(40)), (range(54), range(36, 40)), (range(54, 60), range(36, 40))):
         at = torch.from_numpy(model.fitted.items.encode(np.array(items)))
         part, mine = scores[list(users)][:, at], own[list(users)][:, at]
