@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from aleator.batches import Histories
 from aleator.training.loop import Loop
 from aleator.training.stop import Stop
 from aleator.tuning.search import Only, tune
-from aleator.tuning.trials import in_state, open_study, ranked, silent, state
+from aleator.tuning.trials import at_work, in_state, open_study, ranked, silent, state
 
 from .pretending import Fake, found, results
 
@@ -106,6 +108,44 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(split: al.Split
     seen = pretend(stop_at(-1))
     again = tune(split, uncertainty=False, trials=12, study=study)
     assert (again.options, seen) == (continued.options, [])  # the trials of the file count
+
+
+def test_a_search_that_was_killed_goes_on_as_if_it_had_not_been(split: al.Split, pretend: Any, tmp_path: Path) -> None:
+    """The kills are real ones, of a fork of this process."""
+
+    def kill_at(when: int) -> Fake:
+        def fake(options: dict[str, Any]) -> dict[str, Any]:
+            if len(seen) == when:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return found(1 / (1 + abs(np.log(options.get("model.l2", 0.05) / 0.01)) + options["model.mu"]))
+
+        return fake
+
+    seen = pretend(kill_at(-1))
+    through = tune(split, uncertainty=False, trials=12)
+    for when in (1, 11):  # in the defaults, and in the search proper
+        seen = pretend(kill_at(when))
+        child = os.fork()
+        if child == 0:
+            tune(split, uncertainty=False, trials=12, study=tmp_path / "study.db")
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    seen = pretend(kill_at(-1))
+    continued = tune(split, uncertainty=False, trials=12, study=tmp_path / "study.db")
+    assert len(seen) == 2
+    assert results(continued) == results(through)
+    assert sum(row["state"] == "stopped" for row in continued.trials) == 2
+
+
+def test_a_trial_of_another_process_at_work_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "study.db"
+    with silent():
+        study = open_study(path, {"model": "mf"}, prune=0.5)
+        with at_work(study, path):
+            study.ask()
+            with at_work(study, path):
+                assert len(in_state(study, "running")) == 1
+        with at_work(study, path):
+            assert len(in_state(study, "stopped")) == 1
 
 
 def test_a_study_of_other_settings_is_refused(split: al.Split, pretend: Any, tmp_path: Path) -> None:
