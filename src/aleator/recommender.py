@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -61,6 +61,8 @@ class Recommender(Configurable, ABC):
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
+
+    personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed is {self.seed}", "give a seed of at least 0")
@@ -330,10 +332,9 @@ class Recommender(Configurable, ABC):
     def similar_items(self, items: Any, k: int = 10, *, lam: float | None = None) -> Any:
         """The k most similar items of each item: those whose scores go up and down together.
 
-        The similarity is the correlation of the scores of two items over newcomers who took one item each, for each of
-        the most popular items. Popularity has no part in it: a popular item is not similar to many. The discount and the
-        prior of popularity change nothing. Only trained items with a similarity above 0 are listed. All items in one
-        call take about as long as one.
+        The similarity is the correlation of the scores of two items over users, at most 16,384 random ones. How popular
+        an item is has no part in it, nor have the discount and the prior of popularity. Only trained items with a
+        similarity above 0 are listed. All items in one call take about as long as one.
 
         Args:
             items: Item ids, or one item id.
@@ -383,10 +384,9 @@ class Recommender(Configurable, ABC):
             return self._scan(y).top(x, k, seen, candidates)
         return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
 
-    @property
-    def follows_histories(self) -> bool:
-        """Whether the scores of a user follow from the items of the history."""
-        return True
+    def without_prior(self) -> Self:
+        """The same recommender without what popularity adds to the scores of users with short histories."""
+        return self
 
     @property
     def tail_mask(self) -> Tensor:

@@ -50,7 +50,6 @@ class Model(Recommender):
 
     learned: ClassVar[tuple[str, ...]] = ()  # names of the tensors to save, beside those of a table of factors
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
-    personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
     scores_are_products: ClassVar[bool] = True  # whether scores are inner products, if there is a table of factors
     trains_jointly: ClassVar[bool] = False  # whether AUR-J can train its `parameters`
     weighs_negatives: ClassVar[bool] = False  # whether it is fitted with weight `mu` on the unobserved pairs
@@ -253,6 +252,7 @@ class Model(Recommender):
 
     @property
     def follows_histories(self) -> bool:
+        """Whether the expectation of a user can be told from the history. If not, it has no terms."""
         return self.personalises
 
     def terms(self, users: Users, items: Tensor) -> Terms | None:
