@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -74,6 +74,8 @@ class Recommender(Configurable, ABC):
     updated: dict[str, int] = field(default_factory=dict, init=False)  # pairs, users and items taken in since the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
+
+    personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 1 << 63, f"seed is {self.seed}", "give a seed from 0 to 2^63 - 1")
@@ -474,10 +476,9 @@ class Recommender(Configurable, ABC):
     def similar_items(self, items: Any, k: int = 10, *, lam: float | None = None) -> Any:
         """The k most similar items of each item: those whose scores go up and down together.
 
-        The similarity is the correlation of the scores of two items over newcomers who took one item each, for each of
-        the most popular items. Popularity has no part in it: a popular item is not similar to many. The discount and the
-        prior of popularity change nothing. Only trained items with a similarity above 0 are listed. All items in one
-        call take about as long as one.
+        The similarity is the correlation of the scores of two items over users, at most 16,384 random ones. How popular
+        an item is has no part in it, nor have the discount and the prior of popularity. Only trained items with a
+        similarity above 0 are listed. All items in one call take about as long as one.
 
         Args:
             items: Item ids, or one item id.
@@ -527,10 +528,9 @@ class Recommender(Configurable, ABC):
             return self._scan(y).top(x, k, seen, candidates)
         return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
 
-    @property
-    def follows_histories(self) -> bool:
-        """Whether the scores of a user follow from the items of the history."""
-        return True
+    def without_prior(self) -> Self:
+        """The same recommender without what popularity adds to the scores of users with short histories."""
+        return self
 
     @property
     def tail_mask(self) -> Tensor:

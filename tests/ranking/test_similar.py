@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import aleator as al
 from aleator.data.interactions import Interactions
@@ -34,11 +35,14 @@ def data(split: al.Split) -> Interactions:
     return split.everything
 
 
-def literal(model: Recommender, newcomers: list[int]) -> Any:
-    """[n_items, n_items] the correlations of the scores over newcomers with one item each."""
-    scores = model.score({item: [item] for item in newcomers}).double().numpy()
+def literal(model: Recommender, users: list[int]) -> Any:
+    """[n_items, n_items] the correlations of the scores over users."""
     with np.errstate(invalid="ignore"):  # of untrained items
-        return np.corrcoef(scores.T)
+        return np.corrcoef(model.score(users).double().numpy().T)
+
+
+def with_history(data: Interactions) -> list[int]:
+    return np.unique(data.user).tolist()
 
 
 @pytest.mark.parametrize("kind", FITTED)
@@ -48,7 +52,7 @@ def test_the_most_similar_items_are_those_of_the_highest_correlations(
 ) -> None:
     model = FITTED[kind](small_aur).fit(data)
     trained = np.flatnonzero(data.popularity > 0).tolist()
-    wanted = literal(model, trained)
+    wanted = literal(model, with_history(data))
     monkeypatch.setattr(similar, "blocks", lambda n_users, n_items, device: (min(cells, max(n_users, 1)), n_items))
     found = model.similar_items(list(range(50)), k=5)
     for item in range(50):
@@ -65,13 +69,23 @@ def test_the_most_similar_items_are_those_of_the_highest_correlations(
 
 
 @pytest.mark.parametrize("kind", ["factors", "matrix"])
-def test_newcomers_are_those_with_the_most_popular_items_if_there_are_too_many(
+def test_of_many_users_a_random_sample_is_taken(
     kind: str, data: Interactions, small_aur: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(similar, "_NEWCOMERS" if kind == "factors" else "_SCORES", 12 if kind == "factors" else 12 * 50)
     model = FITTED[kind](small_aur).fit(data)
-    newcomers = np.argsort(-data.popularity, kind="stable")[:12].tolist()
-    found, wanted = model.similar_items([24], k=4), literal(model, newcomers)
+    monkeypatch.setattr(similar, "_USERS" if kind == "factors" else "_SCORES", 20 if kind == "factors" else 20 * 50)
+    asked: list[int] = []
+    draw = torch.randperm
+
+    def noted(n: int, **about: Any) -> Any:
+        asked.append(n)
+        return draw(n, **about)
+
+    monkeypatch.setattr(torch, "randperm", noted)
+    found = model.similar_items([24], k=4)
+    assert asked == [len(with_history(data))]
+    sample = draw(asked[0], generator=torch.Generator().manual_seed(0))[:20]
+    wanted = literal(model, np.array(with_history(data))[sample].tolist())
     assert len(found) == 4
     np.testing.assert_allclose([wanted[24, j] for j in found["similar_item"]], found["similarity"], atol=1e-4)
 
@@ -120,17 +134,19 @@ def test_the_frame_has_ids_as_they_were_given_and_titles(split: al.Split) -> Non
     assert len(model.similar_items([], k=2)) == 0
 
 
-def test_scores_that_follow_no_history_are_refused(split: al.Split) -> None:
-    def shares(users: Any) -> Any:
-        return np.tile(split.everything.popularity / 80, (len(users), 1))
+def test_scores_that_are_the_same_for_all_users_or_random_are_refused(split: al.Split) -> None:
+    aur = al.AUR(al.Popularity(), lam=0.5, estimator=al.FactorEstimator(dim=8, max_epochs=3)).fit(split)
+    assert len(aur.similar_items([24], k=5)) > 0, "the uncertainty differs between users"
+    for model in (aur.model, aur.at(1.0), al.Random().fit(split)):
+        with pytest.raises(al.AleatorError, match="do not say which items go together"):
+            model.similar_items([24])
 
-    estimator = al.FactorEstimator(dim=8, max_epochs=3)
-    for model in (al.Popularity(), al.graft(shares, check=False)):
-        aur = al.AUR(model, lam=0.5, estimator=estimator).fit(split)
-        assert len(aur.similar_items([24], k=5)) > 0, "its uncertainty follows them"
-        for alone in (aur.model, aur.at(1.0), al.Random().fit(split)):
-            with pytest.raises(al.AleatorError, match="do not follow from the items of a history"):
-                alone.similar_items([3])
+
+def test_a_function_of_known_users_will_do(split: al.Split) -> None:
+    bare = al.MF(dim=4, l2=0.01).fit(split)
+    grafted = al.graft(lambda users: bare.score(users.tolist())).fit(split)
+    one, other = (model.similar_items([24], k=5) for model in (grafted, bare))
+    assert one["similar_item"].to_list() == other["similar_item"].to_list()
 
 
 def test_mistakes_are_named(fitted_aur: al.AUR) -> None:

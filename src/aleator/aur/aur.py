@@ -538,6 +538,11 @@ class AUR(Recommender):
         turned.set_lam(lam)
         return turned
 
+    def without_prior(self) -> Self:
+        turned = self.at(self.lam_used)
+        turned.prior_used = 0.0
+        return turned
+
     def set_lam(self, lam: float) -> None:
         """Turn the knob of a fitted AUR. Nothing is trained again.
 

@@ -57,7 +57,6 @@ class Model(Recommender):
 
     learned: ClassVar[Mapping[str, str]] = {}  # tensors to save beside a table of factors: their names and shapes
     facts: ClassVar[tuple[str, ...]] = ()  # names of the other attributes to save
-    personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
     scores_are_products: ClassVar[bool] = True  # whether scores are inner products, if there is a table of factors
     trains_jointly: ClassVar[bool] = False  # whether AUR-J can train its `parameters`
     weighs_negatives: ClassVar[bool] = False  # whether it is fitted with weight `mu` on the unobserved pairs
@@ -329,6 +328,7 @@ class Model(Recommender):
 
     @property
     def follows_histories(self) -> bool:
+        """Whether the expectation of a user can be told from the history. If not, it has no terms."""
         return self.personalises
 
     def terms(self, users: Users, items: Tensor) -> Terms | None:

@@ -1,19 +1,18 @@
-"""Similar items: those whose scores go up and down together, over newcomers who took one item each.
+"""Similar items: those whose scores go up and down together, over users.
 
-The measure is the correlation of the scores of two items. What the scores of an item have in common for all newcomers
-has no part in it, such as a prior of popularity. Nor has their scale, such as a discount of popularity.
+The measure is the correlation of the scores of two items. What the scores of an item have in common for all users has no
+part in it, such as the popularity of the item. Nor has their scale, such as a discount of popularity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from aleator.batches import Histories, Users, pieces
+from aleator.batches import pieces
 from aleator.data.arrays import Array, picked
 from aleator.data.frames import to_frame
 from aleator.errors import require
@@ -23,13 +22,13 @@ from aleator.ranking.top import blocks, top_k
 if TYPE_CHECKING:
     from aleator.recommender import Recommender
 
-_NEWCOMERS = 4096  # at most, each with one of the most popular items
-_SCORES = 1 << 27  # at most, of all newcomers and items, where they are kept
+_USERS = 1 << 14  # random users that scores are compared over, at most
+_SCORES = 1 << 27  # at most, of all these users and items, where scores are kept
 _FLAT = 1e-10  # a variance below this share of the squared mean is rounding
 
 
 class Moments(NamedTuple):
-    """The second moments of the scores over newcomers. Covariances are products of the rows of two tables."""
+    """The second moments of the scores over users. Covariances are products of the rows of two tables."""
 
     left: Tensor  # [n_items, dim]
     right: Tensor  # [n_items, dim]
@@ -47,34 +46,24 @@ class Moments(NamedTuple):
 
 
 def moments(of: Recommender) -> Moments:
-    """The moments of the scores of all items."""
-    n_items, popularity = of.fitted.n_items, of.fitted.popularity
-    products = of.factors(newcomers(of, np.arange(1))) is not None
-    most = _NEWCOMERS if products else max(min(_NEWCOMERS, _SCORES // n_items), 2)
-    order = np.argsort(-popularity, kind="stable")[: min(most, int((popularity > 0).sum()))]
-    size, _ = blocks(len(order), n_items, of.torch_device)
-    batches = (newcomers(of, some) for some in np.split(order, range(size, len(order), size)))
-    if not products:
+    """The moments of the scores of all items, over random users with a history."""
+    histories, n_items = of.histories, of.fitted.n_items
+    who = (histories.host_size > 0).nonzero().squeeze(1)
+    first = of.factors(histories.batch(who[:1]))
+    most = _USERS if first is not None else max(min(_USERS, _SCORES // n_items), 2)
+    draw = torch.randperm(len(who), generator=torch.Generator().manual_seed(of.seed))[:most]
+    size, _ = blocks(len(draw), n_items, of.torch_device)
+    batches = map(histories.batch, pieces(who[draw].sort().values, size))
+    if first is None:
         scores = torch.cat([of.score_block(users) for users in batches]).T
-        mean, root = scores.mean(1), len(order) ** 0.5
-        centred = (scores - mean[:, None]) / root
+        mean = scores.mean(1)
+        centred = (scores - mean[:, None]) / len(draw) ** 0.5
         return Moments.of(centred, centred, mean)
-    x, y = _factors(of, batches)
+    y = first[1]
+    x = torch.cat([found[0].double() for found in map(of.factors, batches) if found is not None])
     mean = x.mean(0)
     covariance = (x - mean).T @ (x - mean) / len(x)
     return Moments.of(y @ covariance.to(y), y, y @ mean.to(y))
-
-
-def newcomers(of: Recommender, items: Array) -> Users:
-    """Newcomers who took one item (dense ids) each."""
-    made = Histories.of_lists(list(items[:, None]), of.fitted.n_items, of.torch_device)
-    return made.batch(torch.arange(len(items)), known=False)
-
-
-def _factors(of: Recommender, batches: Iterator[Users]) -> tuple[Tensor, Tensor]:
-    """The factors of the newcomers of all batches, in float64, and those of the items."""
-    found = [pair for pair in map(of.factors, batches) if pair is not None]
-    return torch.cat([x.double() for x, _ in found]), found[0][1]
 
 
 @torch.no_grad()
@@ -83,9 +72,9 @@ def similar(of: Recommender, items: Any, k: int) -> Any:
     data = of.fitted
     check_k(k, data.n_items)
     asked = dense_items(of, [items] if np.ndim(items) == 0 else items)
-    found, kind = moments(of), type(of).__name__
-    told = f"the scores of this {kind} do not follow from the items of a history, so no items are similar by them"
-    require(of.follows_histories and bool(found.spread.any()), told, "use another model")
+    found = moments(of.without_prior())
+    told = f"the scores of this {type(of).__name__} do not say which items go together"
+    require(of.personalises and bool(found.spread.any()), told, "use another model")
     trained = torch.from_numpy(data.popularity > 0).to(asked.device)
     rows: dict[str, list[Array]] = {}
     size, _ = blocks(len(asked), data.n_items, of.torch_device)

@@ -66,9 +66,11 @@ def test_the_similarity_of_similar_items_is_among_the_ways(timed: al.Split) -> N
     ids = model.fitted.items
     told = ids.encode(model.similar_items(ids.decode([4]), k=20)["similar_item"]).tolist()
     assert listed[0, : len(told)].tolist() == told
-    scores = model.score(timed.train.users.ids.tolist()).double().numpy()
-    over_users = ways["correlation over users"](torch.tensor([4]))[0]
-    np.testing.assert_allclose(over_users, np.corrcoef(scores.T)[4], atol=1e-4)
+    scores = model.score({item: [item] for item in ids.ids.tolist()}).double().numpy()
+    over_newcomers = ways["correlation over newcomers"](torch.tensor([4]))[0]
+    np.testing.assert_allclose(over_newcomers, np.corrcoef(scores.T)[4], atol=1e-4)
+    lists = ways[similar.LIST](torch.tensor([4]))
+    assert torch.equal(lists, model.score({"new": ids.decode([4]).tolist()}))
 
 
 def test_a_cell_has_figures_for_each_way(timed: al.Split) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aleator.aur import AUR
-from aleator.batches import pieces
+from aleator.batches import Histories, Users, pieces
 from aleator.data.splits import Split
-from aleator.ranking.similar import moments, newcomers
+from aleator.ranking.similar import moments
 from aleator.ranking.top import blocks, top_k
 from aleator.recommender import Recommender
 from aleator.studies import records
@@ -31,9 +32,9 @@ from aleator.studies.workbench import Workbench, chosen
 
 PLAIN = {"model.neighbours": "auto", "model.shrink": 0.0, "model.user_exponent": 0.0}  # the cosine of co-occurrence
 METHODS = (*FLOORS, "ItemKNN", "EASE", "FISM", "MF", under_aur("MF"), DEFAULT)
-LIST, USED = "list of a newcomer", "correlation over newcomers"  # `similar_items` is the latter
+LIST, USED = "list of a newcomer", "correlation over users"  # `similar_items` uses the latter
 K, SHARE = 20, 0.2  # similar items that are listed, and the share of the pairs that is held out
-_USERS = 4096  # most users that scores are compared over
+_USERS = 4096  # most users, or newcomers, that scores are compared over where it is not `similar_items`
 
 Ids = NDArray[np.int64]
 Way = Callable[[Tensor], Tensor]  # takes items [m], returns their similarities to all items, [m, n_items]
@@ -71,34 +72,49 @@ class Steps:
 
 def ways(system: Recommender) -> dict[str, Way]:
     """The similarities to compare, by name."""
-    found: dict[str, Way] = {LIST: lambda items: system.score_block(newcomers(system, items.cpu().numpy()))}
-    if not system.follows_histories:
+    found: dict[str, Way] = {LIST: lambda items: system.score_block(newcomers(system, items))}
+    if not system.personalises:
         return found
-    factors = system.factors(newcomers(system, np.arange(1)))
+    everyone, with_one = sampled(system), newcomers(system, torch.arange(system.fitted.n_items)[:_USERS])
+    factors = system.factors(everyone.part(0, 1))
     if factors is not None:
         found["cosine of item vectors"] = _cosine(factors[1])
-    scores = _over_users(system)
-    found["cosine over users"] = _cosine(scores)
-    found["correlation over users"] = _cosine(scores - scores.mean(1, keepdim=True))
-    found[USED] = moments(system).correlations
+    found["cosine over users"] = _cosine(_scores(system, everyone))
+    found["correlation over newcomers"] = _cosine(_centred(_scores(system, with_one)))
+    found[USED] = moments(system.without_prior()).correlations
     if isinstance(system, AUR):
-        found[f"{USED}, lam 0.5"] = moments(system.at(0.5)).correlations
+        found[f"{USED}, lam 0.5"] = moments(system.at(0.5).without_prior()).correlations
     return found
+
+
+def newcomers(system: Recommender, items: Tensor) -> Users:
+    """Newcomers who took one of the items (dense ids) each."""
+    made = Histories.of_lists(items[:, None].tolist(), system.fitted.n_items, system.torch_device)
+    return made.batch(torch.arange(len(items)), known=False)
+
+
+def sampled(system: Recommender) -> Users:
+    """A random sample of the users."""
+    who = (system.histories.host_size > 0).nonzero().squeeze(1)
+    draw = torch.randperm(len(who), generator=torch.Generator().manual_seed(system.seed))[:_USERS]
+    return system.histories.batch(who[draw])
+
+
+def _scores(system: Recommender, users: Users) -> Tensor:
+    """[n_items, B] the scores of a batch."""
+    size, _ = blocks(len(users), system.fitted.n_items, system.torch_device)
+    edges = [*range(0, len(users), size), len(users)]
+    return torch.cat([system.score_block(users.part(first, last)) for first, last in pairwise(edges)]).T
+
+
+def _centred(table: Tensor) -> Tensor:
+    return table - table.mean(1, keepdim=True)
 
 
 def _cosine(table: Tensor) -> Way:
     """The cosines of the rows of a table [n_items, dim]. They are 0 for a row of zeros."""
     unit = table / table.norm(dim=1, keepdim=True).clamp_min(torch.finfo(table.dtype).tiny)
     return lambda items: unit[items] @ unit.T
-
-
-def _over_users(system: Recommender) -> Tensor:
-    """[n_items, n] the scores for a random sample of users."""
-    histories = system.histories
-    who = (histories.host_size > 0).nonzero().squeeze(1)
-    draw = torch.randperm(len(who), generator=torch.Generator().manual_seed(system.seed))[:_USERS]
-    size, _ = blocks(_USERS, histories.n_items, histories.device)
-    return torch.cat([system.score_block(histories.batch(index)) for index in pieces(who[draw], size)]).T
 
 
 def listed(way: Way, items: Tensor, trained: Tensor) -> Tensor:
