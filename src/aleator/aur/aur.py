@@ -225,6 +225,7 @@ class AUR(Recommender):
             The fitted AUR itself. `lam_used` is its lam, `choice` says why, and `race` holds what was compared.
         """
         split, recipe = as_split(data), self.conventions
+        self._untrained.require_memory(split.everything.n_items, self.torch_device, checked=True)
         notes = self._check_frozen(split)
         if self.joint is not None:
             cache = None  # it writes over tensors, and needs parameters that a cache does not hold

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users
-from aleator.device import require_memory
 from aleator.errors import require
 from aleator.kernels.ragged import pair_products
 from aleator.options import Among, Between, Ranges
@@ -81,7 +80,7 @@ class FactorEstimator(ProductEstimator):
         n_items = histories.n_items
         spectral = self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
         plan = self.schedule(spectral, n_items, histories.device)
-        self._require_memory(histories, checked=stop.metric is not None)
+        self.require_memory(n_items, histories.device, checked=stop.metric is not None)
         self.z, self.q = self._start(histories, expectation, objective, spectral)
         rows = self._row_optimizer(histories, plan)
         gradients = [] if rows else [torch.empty_like(parameter) for parameter in self.parameters()]
@@ -122,11 +121,8 @@ class FactorEstimator(ProductEstimator):
         z, q = (spread * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
         return z, q
 
-    def _require_memory(self, histories: Histories, checked: bool) -> None:
-        """Refuse an estimator that does not fit in memory, before anything is computed."""
-        copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; with checks the best weights
-        needed = 2 * copies * 4 * histories.n_items * self.dim
-        require_memory(needed, histories.device, f"an estimator of {histories.n_items} items and dim {self.dim}")
+    def numbers(self, n_items: int) -> int:
+        return 2 * n_items * self.dim
 
     def _row_optimizer(self, histories: Histories, plan: Schedule) -> RowAdam | None:
         """An optimiser that updates only the rows in use, or None if a batch uses many rows."""

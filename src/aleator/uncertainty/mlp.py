@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.device import require_memory
 from aleator.errors import require
 from aleator.kernels.ragged import history_sum
 from aleator.options import Among, Between, Ranges
@@ -52,10 +51,12 @@ class MLPEstimator(ProductEstimator):
         require(self.hidden >= 1, f"hidden is {self.hidden}", "give at least 1")
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
+    def numbers(self, n_items: int) -> int:
+        return 2 * n_items * self.hidden + self.hidden**2
+
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
         n_items = histories.n_items
-        needed = 4 * (5 + (stop.metric is not None)) * (2 * n_items * self.hidden + self.hidden**2)
-        require_memory(needed, histories.device, f"an estimator of {n_items} items and {self.hidden} hidden units")
+        self.require_memory(n_items, histories.device, checked=stop.metric is not None)
         self._start(n_items, histories.device)
         with trainable([self.w1, self.b1, self.w2, self.b2]):  # the gradient of q is computed by hand
 

@@ -10,7 +10,7 @@ import torch
 
 from aleator.data.files import require_file
 from aleator.data.vocabulary import Vocabulary
-from aleator.errors import AleatorError, need, require, unreadable
+from aleator.errors import AleatorError, need, parsing, require
 
 
 def from_module(module: torch.nn.Module, users: Any) -> Any:
@@ -34,10 +34,8 @@ def from_onnx(path: Path, users: Any) -> Any:
     need("onnxruntime", "an ONNX file")
     import onnxruntime
 
-    try:
+    with parsing(path, "ONNX"):
         session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has errors of its own
-        raise unreadable(path, "ONNX", error) from None
     inputs = session.get_inputs()
     fits = len(inputs) == 1 and inputs[0].type == "tensor(int64)"
     require(fits, f"'{path}' does not take one tensor of int64", "export it with row numbers of users as its input")
