@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -115,6 +117,18 @@ def require_memory(needed: int, device: torch.device, what: str) -> None:
         f"{what} needs {needed / 2**30:.1f} GiB and {have / 2**30:.1f} GiB are free on {device}",
         "take a smaller dim, or a device with more memory",
     )
+
+
+@contextmanager
+def allocating(what: str) -> Iterator[None]:
+    """Inside, an allocation that fails on the CPU becomes an `AleatorError` about `what`. A GPU has its own error."""
+    try:
+        yield
+    except (RuntimeError, MemoryError, ValueError) as error:
+        short = isinstance(error, MemoryError) or any(word in str(error) for word in ("allocate memory", "verflow"))
+        if not short or isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise AleatorError(f"{what} takes more memory than there is", "take a smaller dim or less data") from None
 
 
 @cache

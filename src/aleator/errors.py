@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class AleatorError(Exception):
@@ -62,3 +63,14 @@ def unreadable(path: str | os.PathLike[str], format: str, error: BaseException) 
     if len(reason) > 120:
         reason = f"{reason[:120]}..."
     return AleatorError(f"'{path}' cannot be read as {format} ({reason})", "check the file or give its format")
+
+
+@contextmanager
+def parsing(path: str | os.PathLike[str], format: str) -> Iterator[None]:
+    """Inside, whatever a library raises about a damaged file becomes an `AleatorError`. Call nothing else inside."""
+    try:
+        yield
+    except AleatorError:
+        raise
+    except Exception as error:
+        raise unreadable(path, format, error) from None

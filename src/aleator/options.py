@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import reprlib
 import types
 import typing
 from collections.abc import Mapping
@@ -132,6 +133,9 @@ class Configurable:
     def with_defaults(self, **defaults: Any) -> Self:
         """A copy that takes `defaults` for its options that were not given. Names of no option are ignored."""
         offered = {name: defaults[name] for name in self.option_names() if name in defaults and name not in self.given}
+        hints = typing.get_type_hints(type(self)) if offered else {}
+        for name, value in offered.items():
+            _check_type(type(self).__name__, name, value, hints[name])
         made = copy.copy(self)
         made.given = {**offered, **self.given}
         made.offered = self.offered | offered.keys()
@@ -153,7 +157,10 @@ def _clone(value: Any) -> Any:
 
 def _check_type(owner: str, name: str, value: Any, hint: Any) -> None:
     if not _matches(value, hint):
-        raise AleatorError(f"option {name} of {owner} is {value!r}", f"it takes {_words(hint)}")
+        raise AleatorError(f"option {name} of {owner} is {reprlib.repr(value)}", f"it takes {_words(hint)}")
+    most = {int: 2**63, float: 2.0**128}.get(type(value))  # what int64 and float32 hold; NaN is not below it either
+    fits = most is None or abs(value) < most
+    require(fits, f"option {name} of {owner} is {reprlib.repr(value)}", "give a finite number of a usual size")
 
 
 def _words(hint: Any) -> str:

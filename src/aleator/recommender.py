@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import copy
 import os
+=======
+import reprlib
+>>>>>>> readers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -309,13 +313,19 @@ class Recommender(Configurable, ABC):
         """
         if isinstance(who, Users):
             return who
-        require(isinstance(who, Iterable) and not isinstance(who, str), f"users is {who!r}", "give a list of ids")
+        require(isinstance(who, Mapping) or _is_list(who), f"users is {reprlib.repr(who)}", "give a list of ids")
         if not isinstance(who, Mapping):
             return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
+        texts = {isinstance(name, str) for name in who if name is not None}
+        require(len(texts) < 2, "the names of the histories are texts and others", "make all of them texts")
         histories = []
         for name, items in who.items():
+<<<<<<< HEAD
             is_list = isinstance(items, Iterable) and not isinstance(items, str)
             require(is_list, f"the history of {name!r} is {items!r}", "give a list of item ids")
+=======
+            require(_is_list(items), f"the history of {name!r} is {reprlib.repr(items)}", "give a list of item ids")
+>>>>>>> readers
             dense = self.fitted.items.encode(list(items))
             require(
                 bool((dense >= 0).any()),
@@ -648,6 +658,12 @@ class Recommender(Configurable, ABC):
     def restore(cls, options: dict[str, Any]) -> Self:
         """A recommender with the options of a manifest."""
         return cls.restored(**options)
+
+
+def _is_list(values: Any) -> bool:
+    """Whether that is a list of ids, or an array or another sequence of them."""
+    dimensions = getattr(values, "ndim", 1)
+    return isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping)) and dimensions == 1
 
 
 def as_split(data: Split | Interactions) -> Split:

@@ -13,7 +13,7 @@ import numpy as np
 from aleator.data.columns import ALIASES, Columns, Names, by_role, typed, unused_note
 from aleator.data.limits import Limit
 from aleator.data.reading import Reading
-from aleator.errors import AleatorError, require, unreadable
+from aleator.errors import parsing, require
 
 PARTS = ("train", "valid", "test")
 
@@ -48,11 +48,8 @@ def read_archive(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
 
 def _load(limit: Limit) -> Columns:
     check_archive(limit)
-    try:
-        with np.load(limit.path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except Exception as error:  # as below
-        raise unreadable(limit.path, "npz", error) from None
+    with parsing(limit.path, "npz"), np.load(limit.path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def check_archive(limit: Limit) -> int:
@@ -62,23 +59,18 @@ def check_archive(limit: Limit) -> int:
     """
     path = limit.path
     require(zipfile.is_zipfile(path), f"'{path}' is not a numpy archive, or it is cut short", "check the file")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            parts = archive.infolist()
-            known = all(part.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for part in parts)
-            require(known, f"'{path}' is compressed in a way that numpy does not write", "write it with numpy.savez")
-            total = sum(part.file_size for part in parts)
-            limit.check(total)  # before any of them is opened: a header may be long too
-            values = 0
-            for part in parts:
-                with archive.open(part) as file:
-                    values += _check_header(file, part, path)
-    except AleatorError:
-        raise
-    except Exception as error:  # of zipfile, zlib or numpy; which one depends on what is damaged
-        raise unreadable(path, "npz", error) from None
-    limit.check(total, values)
-    return total
+    with parsing(path, "npz"), zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        known = all(part.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for part in parts)
+        require(known, f"'{path}' is compressed in a way that numpy does not write", "write it with numpy.savez")
+        total = sum(part.file_size for part in parts)
+        limit.check(total)  # before any of them is opened: a header may be long too
+        values = 0
+        for part in parts:
+            with archive.open(part) as file:
+                values += _check_header(file, part, path)
+        limit.check(total, values)
+        return total
 
 
 def _check_header(file: IO[bytes], part: zipfile.ZipInfo, path: Path) -> int:

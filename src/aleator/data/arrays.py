@@ -8,11 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from aleator.errors import require
+from aleator.errors import AleatorError, require
 
 Array = NDArray[Any]
 # Some operations on a whole column take several times the memory of the column. They take this many rows at a time.
 PIECE = 1 << 22
+YEARS = 290_000  # as many fit into 64 bits of microseconds
 
 
 @runtime_checkable
@@ -33,8 +34,14 @@ def flat(values: Any) -> Array:
     A list becomes an array of Python objects, so that no value takes the type of another one. A single value becomes
     an array of length 1.
     """
-    if isinstance(values, ArrayLike):
-        column = np.atleast_1d(np.asarray(values))
+    if isinstance(values, np.ma.MaskedArray):
+        column = np.atleast_1d(values.astype(object).filled(None))
+    elif isinstance(values, ArrayLike):
+        try:
+            column = np.atleast_1d(np.asarray(values))
+        except Exception:  # of torch, say, for a tensor that is sparse or has a gradient
+            remedy = "give an array or a list of strings, numbers or dates"
+            raise AleatorError(f"a column is a {type(values).__name__} that numpy cannot take", remedy) from None
     elif isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
         listed = list(values)
         column = np.fromiter(listed, object, len(listed))
@@ -42,6 +49,22 @@ def flat(values: Any) -> Array:
         column = np.fromiter([values], object, 1)
     require(column.ndim == 1, f"a column has {column.ndim} dimensions", "give one value for each row")
     return column
+
+
+def as_texts(values: Array, what: str) -> Array:
+    """An array of texts as numpy's StringDType, which keeps NULs at their ends. `what` names them in messages."""
+    try:
+        native = values if values.dtype.byteorder != ">" else values.astype(values.dtype.newbyteorder("="))
+        return native.astype(np.dtypes.StringDType())
+    except (UnicodeError, TypeError):  # lone surrogates, or numbers that are no characters
+        raise AleatorError(f"{what} hold texts that are no valid Unicode", "decode them as UTF-8") from None
+
+
+def require_years(dates: Array) -> None:
+    """Refuse dates that microseconds since 1970 cannot hold in 64 bits. numpy would turn them into other dates."""
+    years = dates.astype("datetime64[Y]").astype(np.int64)[~np.isnat(dates)]
+    fit = not len(years) or int(np.abs(years).max()) < YEARS
+    require(fit, f"a date is more than {YEARS:,} years away from 1970", "check the column of times")
 
 
 def look_up(table: Array, dense: NDArray[np.int32]) -> Array:

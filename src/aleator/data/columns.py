@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aleator.data.arrays import Array, flat
+from aleator.data.arrays import Array, flat, require_years
 from aleator.data.reading import Reading
 from aleator.errors import AleatorError, require
 
@@ -144,7 +144,7 @@ def _as_numbers(column: Array) -> Array | None:
     """Integers where that changes no value, floats otherwise, None where a value is not a number."""
     try:
         floats = column.astype(np.float64)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     try:
         integers = column.astype(np.int64)
@@ -157,6 +157,7 @@ def _as_dates(column: Array) -> Array | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # numpy warns that it converts time zones to UTC; we want that
         try:
+            require_years(column.astype("datetime64[Y]"))
             return column.astype("datetime64[us]")
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None

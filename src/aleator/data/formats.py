@@ -147,6 +147,8 @@ def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], reading: Rea
     """
     if isinstance(source, Mapping):
         return dict(source)
+    named = isinstance(source, (str, os.PathLike))
+    require(named, f"titles is a {type(source).__name__}", "give a mapping from item id to title, or a file")
     path = Path(source)
     require_file(path)
     format = format_of(path)
@@ -208,6 +210,8 @@ def check_place(target: Path, folder_exists: bool = True) -> str:
 
 def _write(columns: Columns, target: Path, format: str) -> None:
     if format == "npz":
+        cut = any(values.dtype == object and any(text[-1:] == "\0" for text in values) for values in columns.values())
+        require(not cut, "an id ends in a NUL, which npz files do not keep", "write a parquet file")
         arrays = {name: values.astype(str) if values.dtype == object else values for name, values in columns.items()}
         with target.open("wb") as file:
             np.savez_compressed(file, **arrays)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from aleator.data.arrays import Array, count, flat, look_up, pieces
+from aleator.data.arrays import Array, as_texts, count, flat, look_up, pieces, require_years
 from aleator.data.duplicates import repeated_rows
 from aleator.data.vocabulary import NUMBERS, Vocabulary
 from aleator.errors import require, unknown_name
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Array", "Duplicates", "Interactions"]
 
 Duplicates = Literal["first", "sum"]
+WEIGHTS = np.float32(1e-9), np.float32(1e9)  # the sums of others leave the range of float32
 COLUMNS = ("user", "item", "time", "weight", "rating")  # the fields of `Interactions` with one value for each row
 
 
@@ -216,7 +217,7 @@ class Interactions:
         texts = [str(item_id if title is None else title) for item_id, title in zip(ids, found, strict=True)]
         without = sum(title is None for title in found)
         notes = (f"titles: {without} of {len(ids)} items have none and show their id",) if without else ()
-        return replace(self, titles=np.array(texts, np.dtypes.StringDType()), notes=self.notes + notes)
+        return replace(self, titles=as_texts(np.array(texts, object), "titles"), notes=self.notes + notes)
 
     def with_attributes(self, source: Any, item: str | None = None, encoding: str = "utf-8") -> Interactions:
         """The same interactions with attributes of the items, such as a genre or a price.
@@ -269,7 +270,8 @@ class Interactions:
         """
         kept = self._rated_at_least(min_rating)
         if k_core is not None:
-            require(k_core >= 1, f"k_core is {k_core}", "give a k_core of at least 1")
+            whole = type(k_core) is not bool and isinstance(k_core, (int, np.integer)) and k_core >= 1
+            require(whole, f"k_core is {k_core!r}", "give a whole number of at least 1")
             kept = kept._core(k_core)
         return kept._without_unused_ids()
 
@@ -307,9 +309,16 @@ class Interactions:
         require(len(self) > 0, "there are no interactions", "check that the file has rows below its header")
 
     def _check_weights(self) -> None:
-        positive = self.weight is None or bool((self.weight > 0).all())
+        if self.weight is None:
+            return
         remedy = "drop those rows; to do that while reading, name the column as rating too and give min_rating"
-        require(positive, "a weight is not positive", remedy)
+        require(bool((self.weight > 0).all()), "a weight is not positive", remedy)
+        low, high = self.weight.min(), self.weight.max()
+        require(
+            WEIGHTS[0] <= low and high <= WEIGHTS[1],
+            f"the weights go from {low:g} to {high:g}",
+            f"scale them into {WEIGHTS[0]:g} to {WEIGHTS[1]:g}, or take their logarithm",
+        )
 
     def _weight_or_ones(self) -> NDArray[np.float32]:
         return np.ones(len(self), np.float32) if self.weight is None else self.weight
@@ -317,6 +326,8 @@ class Interactions:
     def _rated_at_least(self, min_rating: float | None) -> Interactions:
         if min_rating is None:
             return self
+        number = isinstance(min_rating, NUMBERS) and min_rating == min_rating  # NaN is not NaN
+        require(number, f"min_rating is {min_rating!r}", "give a number")
         require(self.rating is not None, "min_rating was given but there is no rating", "name the rating column")
         assert self.rating is not None
         rows = self.rating >= min_rating
@@ -392,6 +403,7 @@ def _numeric(values: Any, name: str, dtype: Any = None) -> Array | None:
         column = np.asarray(column.tolist())
     if column.dtype.kind == "M":
         require(not np.isnat(column).any(), f"the {name} column has missing values", "fill them or drop those rows")
+        require_years(column)
         column = column.astype("datetime64[us]").astype(np.int64)
     kinds = "iuf" if name == "time" else "iufb"
     require(column.dtype.kind in kinds, f"the {name} column is of type {column.dtype}", "make it a number or a date")

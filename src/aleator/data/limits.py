@@ -13,7 +13,8 @@ from aleator.errors import AleatorError, require
 
 FREE = 1 << 29  # bytes that every file may take
 TIMES = 200  # a larger file may take so many times its size
-VALUE = 48  # bytes that reading takes for a value beside those in the file: its number, its place, an object
+COPIES = 4  # of each byte, while a file is read
+VALUE = 48  # bytes that reading takes for each value beside these: its number, its place, an object
 STEP = 1 << 20  # bytes to unpack at a time
 GZIP = b"\x1f\x8b"
 PACKED = {GZIP: "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"\x78\xda": "zlib"}
@@ -33,7 +34,7 @@ class Limit:
 
     def check(self, n_bytes: int, n_values: int = 0) -> None:
         """Refuse a file that has so many bytes and values, or more, once it is unpacked."""
-        needed = n_bytes + VALUE * n_values
+        needed = COPIES * n_bytes + VALUE * n_values
         require(
             needed <= self.most,
             f"'{self.path}' has {self.path.stat().st_size:,} bytes, but takes {needed:,} bytes of memory or more, "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from aleator.data.limits import Limit
-from aleator.errors import AleatorError, unreadable
+from aleator.errors import parsing
 
 MAGIC = b"PAR1"
 DEPTH = 16  # of structs in structs; the format needs 6
@@ -27,13 +27,12 @@ SIZE, PACKED_SIZE, PAGES = 2, 3, (5, 7, 8)  # of a page's header; three kinds of
 
 def check_parquet(limit: Limit, names: Collection[str] | None = None) -> None:
     """Refuse a file whose columns of these names, or all columns, are larger than the limit."""
-    try:
-        with limit.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            _check(content, limit, names)
-    except AleatorError:
-        raise
-    except (ValueError, LookupError, TypeError, OSError) as error:  # a header is not what it should be
-        raise unreadable(limit.path, "parquet", error) from None
+    with (
+        parsing(limit.path, "parquet"),
+        limit.path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        _check(content, limit, names)
 
 
 def _check(content: mmap.mmap, limit: Limit, names: Collection[str] | None) -> None:

@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+<<<<<<< HEAD
 from aleator.data.arrays import Array, flat, look_up, picked, pieces
+=======
+from aleator.data.arrays import Array, as_texts, flat, look_up, pieces
+>>>>>>> readers
 from aleator.errors import AleatorError, require
 from aleator.progress import beat
 
@@ -216,12 +220,15 @@ def _typed_ids(values: Any, kind: str) -> Array:
     """The ids [n] as integers of the given width, as floats or as texts."""
     beat()  # a long column comes in many pieces
     ids = flat(values)
+    if ids.dtype.kind == "T" and ids.dtype != np.dtypes.StringDType():  # it may have missing values
+        ids = ids.astype(object)
     if ids.dtype.kind == "O":
         ids = _typed_objects(ids, kind)
     if ids.dtype.kind == "f":
         _require_none_missing(bool(np.isfinite(ids).all()), kind)
-    require(ids.dtype.kind in "iufUT", f"{kind} ids are of type {ids.dtype}", "make them all strings or all integers")
-    return ids.astype(np.dtypes.StringDType()) if ids.dtype.kind == "U" else ids
+    known = ids.dtype.kind in "UT" or (ids.dtype.kind in "iuf" and ids.dtype.itemsize <= 8)
+    require(known, f"{kind} ids are of type {ids.dtype}", "make them all strings or all integers")
+    return as_texts(ids, f"{kind} ids") if ids.dtype.kind == "U" else ids
 
 
 def _typed_objects(ids: Array, kind: str) -> Array:
@@ -232,7 +239,7 @@ def _typed_objects(ids: Array, kind: str) -> Array:
     if any(issubclass(t, float) for t in types):
         _require_none_missing(all(value == value for value in values), kind)  # NaN does not equal itself
     if all(issubclass(t, str) for t in types):
-        return ids.astype(np.dtypes.StringDType())
+        return as_texts(ids, f"{kind} ids")
     if all(issubclass(t, (int, np.integer)) and t is not bool for t in types):
         integers = np.asarray(values)
         fits = integers.dtype.kind in "iu"

@@ -15,6 +15,7 @@ from aleator.checkpoint.checks import Figure, fit, typed
 from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
+from aleator.device import allocating
 from aleator.errors import AleatorError, require
 from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.fold_in import with_new_items
@@ -270,16 +271,23 @@ class Model(Recommender):
         Options that are "auto" are chosen on the pairs `held_out`. Without them, an earlier choice holds. A training in
         epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
         """
-        if held_out is not None:
-            self.choose_on(data, held_out)
-        self.data, self.map, self.log = data, None, None
-        metric = None if held_out is None else lambda: self._recall(held_out)
-        self.learn(Stop(metric, epochs))
+        with allocating(repr(self)):
+            if held_out is not None:
+                self.choose_on(data, held_out)
+            self.data, self.map, self.log = data, None, None
+            metric = None if held_out is None else lambda: self._recall(held_out)
+            self.learn(Stop(metric, epochs))
         assert self.log is not None or not self.stops_early, "learn sets self.log, for the epochs of a refit"
         with torch.no_grad():
             self.publish()
+            self._require_finite()
             self.map = self.fit_map(held_out)
             self.absorb_map()
+
+    def _require_finite(self) -> None:
+        learned = [tensor for tensor in self.tensors().values() if tensor.is_floating_point() and len(tensor)]
+        finite = all(bool(end.isfinite()) for tensor in learned for end in tensor.aminmax())  # without a copy
+        require(finite, f"{self!r} learned numbers that are not finite", "take milder options, or weights nearer to 1")
 
     def _recall(self, held_out: HeldOut) -> float:
         """The mean Recall@20 on held-out pairs during training."""

@@ -11,7 +11,11 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+<<<<<<< HEAD
 from aleator.errors import AleatorError
+=======
+from aleator.device import require_memory
+>>>>>>> readers
 from aleator.options import Configurable
 from aleator.ranking.contributions import Terms, leave_one_out
 from aleator.training.loop import Log
@@ -39,6 +43,16 @@ class Estimator(Configurable, ABC):
     log: Log | None = field(default=None, init=False)  # of the training, after `learn`
 
     learned: ClassVar[Mapping[str, str]] = {}  # names and shapes of the tensors that are trained and saved
+
+    def numbers(self, n_items: int) -> int:
+        """How many numbers it learns for a catalogue of that size, 0 if that is unknown. `require_memory` asks."""
+        return 0
+
+    def require_memory(self, n_items: int, device: torch.device, *, checked: bool) -> None:
+        """Refuse an estimator that does not fit in memory. `checked` if the best weights so far are kept too."""
+        copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; with checks the best weights
+        what = f"{self!r} for {n_items:,} items"
+        require_memory(4 * copies * self.numbers(n_items), device, what)
 
     @abstractmethod
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users
-from aleator.device import require_memory
 from aleator.errors import require
 from aleator.kernels.fold_in import padded, with_new_items
 from aleator.kernels.ragged import history_products, pair_products
@@ -80,8 +79,15 @@ class FactorEstimator(ProductEstimator):
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+<<<<<<< HEAD
         self._require_memory(histories, checked=stop.metric is not None)
         spectral = self._starts_spectral(histories.n_items)
+=======
+        n_items = histories.n_items
+        spectral = self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
+        plan = self.schedule(spectral, n_items, histories.device)
+        self.require_memory(n_items, histories.device, checked=stop.metric is not None)
+>>>>>>> readers
         self.z, self.q = self._start(histories, expectation, objective, spectral)
         self.go_on(histories, expectation, objective, stop)
 
@@ -136,11 +142,8 @@ class FactorEstimator(ProductEstimator):
         z, q = (spread * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
         return z, q
 
-    def _require_memory(self, histories: Histories, checked: bool) -> None:
-        """Refuse an estimator that does not fit in memory, before anything is computed."""
-        copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; with checks the best weights
-        needed = 2 * copies * 4 * histories.n_items * self.dim
-        require_memory(needed, histories.device, f"an estimator of {histories.n_items} items and dim {self.dim}")
+    def numbers(self, n_items: int) -> int:
+        return 2 * n_items * self.dim
 
     def _row_optimizer(self, histories: Histories, plan: Schedule) -> RowAdam | None:
         """An optimiser that updates only the rows in use, or None if a batch uses many rows."""

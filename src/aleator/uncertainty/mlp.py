@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.device import require_memory
 from aleator.errors import require
 from aleator.kernels.fold_in import padded, with_new_items
 from aleator.kernels.ragged import history_sum
@@ -60,10 +59,12 @@ class MLPEstimator(ProductEstimator):
         require(self.hidden >= 1, f"hidden is {self.hidden}", "give at least 1")
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
+    def numbers(self, n_items: int) -> int:
+        return 2 * n_items * self.hidden + self.hidden**2
+
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
         n_items = histories.n_items
-        needed = 4 * (5 + (stop.metric is not None)) * (2 * n_items * self.hidden + self.hidden**2)
-        require_memory(needed, histories.device, f"an estimator of {n_items} items and {self.hidden} hidden units")
+        self.require_memory(n_items, histories.device, checked=stop.metric is not None)
         self._start(n_items, histories.device)
         self.go_on(histories, expectation, objective, stop)
 

@@ -5,26 +5,30 @@ Sizes that a file claims are held against its true size before memory is taken.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from aleator.data.archives import check_archive
 from aleator.data.arrays import Array
 from aleator.data.files import format_of, require_file
 from aleator.data.limits import Limit
+from aleator.data.parquet_size import check_parquet
 from aleator.data.reading import Reading
 from aleator.data.tables import read_table
-from aleator.errors import need, require, unreadable
+from aleator.data.text import literal, reading_file
+from aleator.errors import need, parsing, require
 
 Named = tuple[Any, Array | None]  # a matrix, and the ids of its rows if the file has them
+<<<<<<< HEAD
 TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of scores
 _PACKED = 64  # parquet takes at most so many times its size in memory: factors hardly shrink
+=======
+>>>>>>> readers
 _FACTORS = "give a .npy, .safetensors or .parquet file, or a folder of parquet files"
 
 
@@ -52,20 +56,18 @@ def read_spark(folder: Path) -> tuple[Named, Named]:
 def read_similarities(path: Path) -> sp.csr_matrix:
     """A sparse matrix that scipy.sparse.save_npz wrote."""
     require_file(path)
-    try:
-        room = check_archive(Limit.of(path))
+    room = check_archive(Limit.of(path))
+    with parsing(path, "a matrix of scipy.sparse.save_npz"):
         with np.load(path, allow_pickle=False) as archive:
-            shape = [int(n) for n in archive["shape"]]
+            rows, columns = (int(n) for n in archive["shape"])
         require(
-            len(shape) == 2 and 0 < max(shape) <= room,
-            f"'{path}' claims a matrix of {shape} in {room:,} bytes",
+            0 < max(rows, columns) <= room,
+            f"'{path}' claims a matrix of [{rows}, {columns}] in {room:,} bytes",
             "write it again with scipy.sparse.save_npz",
         )
         matrix = sp.csr_matrix(sp.load_npz(path))
         matrix.check_format(full_check=True)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise unreadable(path, "a matrix of scipy.sparse.save_npz", error) from None
-    return matrix
+        return matrix
 
 
 def read_scores(path: Path) -> Any:
@@ -91,10 +93,8 @@ def read_ids(path: Path) -> Array:
         return read_array(path, ndim=1)
     if path.suffix == ".parquet":
         return cast(Array, read_table(path, "parquet", Reading()).to_series(0).to_numpy())
-    try:
-        lines = path.read_text().splitlines()
-    except UnicodeDecodeError as error:
-        raise unreadable(path, "a text of ids", error) from None
+    with parsing(path, "a text of ids"):
+        lines = path.read_text(encoding="utf-8").splitlines()
     return np.array(_whole(lines), object)
 
 
@@ -109,12 +109,10 @@ def _whole(texts: list[Any]) -> list[Any]:
 
 def read_array(path: Path, ndim: int = 2) -> Array:
     """An array of numpy. It is mapped, so that a file which is shorter than it claims is refused before it is read."""
-    try:
+    with parsing(path, "an array of numpy"):
         found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, OverflowError) as error:
-        raise unreadable(path, "an array of numpy", error) from None
     require(
-        isinstance(found, np.ndarray) and found.ndim == ndim,
+        isinstance(found, np.ndarray) and found.ndim == ndim and found.dtype.itemsize > 0,
         f"'{path}' holds no array of {ndim} dimensions",
         "write one with numpy.save",
     )
@@ -123,18 +121,15 @@ def read_array(path: Path, ndim: int = 2) -> Array:
 
 def _read_safetensors(path: Path) -> Named:
     """The tensor "factors", or the only matrix of the file. The tensor "ids" has the ids, if there is one."""
-    try:
-        with safe_open(path, "numpy") as file:
-            matrices = [name for name in file.keys() if len(file.get_slice(name).get_shape()) == 2]  # noqa: SIM118
-            require(
-                "factors" in matrices or len(matrices) == 1,
-                f"'{path}' has {len(matrices)} matrices",
-                'name the matrix "factors"',
-            )
-            ids = file.get_tensor("ids") if "ids" in file.keys() else None  # noqa: SIM118
-            return file.get_tensor("factors" if "factors" in matrices else matrices[0]), ids
-    except (SafetensorError, OSError, TypeError) as error:
-        raise unreadable(path, "safetensors", error) from None
+    with parsing(path, "safetensors"), safe_open(path, "numpy") as file:
+        matrices = [name for name in file.keys() if len(file.get_slice(name).get_shape()) == 2]  # noqa: SIM118
+        require(
+            "factors" in matrices or len(matrices) == 1,
+            f"'{path}' has {len(matrices)} matrices",
+            'name the matrix "factors"',
+        )
+        ids = file.get_tensor("ids") if "ids" in file.keys() else None  # noqa: SIM118
+        return file.get_tensor("factors" if "factors" in matrices else matrices[0]), ids
 
 
 def _read_parquet(path: Path) -> Named:
@@ -144,9 +139,10 @@ def _read_parquet(path: Path) -> Named:
 
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     require(bool(files), f"'{path}' has no parquet files", "check the path")
-    size = sum(file.stat().st_size for file in files)
-    try:
-        table = pl.scan_parquet(files)
+    for file in files:
+        check_parquet(Limit.of(file), ("id", "features"))
+    with reading_file(path, "parquet"):
+        table = pl.scan_parquet([literal(file) for file in files], glob=False, hive_partitioning=False)
         kinds = table.collect_schema()
         fits = isinstance(kinds.get("features"), (pl.List, pl.Array)) and "id" in kinds
         require(fits, f"'{path}' has the columns {', '.join(kinds.names())}", "name them id and features (a list)")
@@ -154,14 +150,8 @@ def _read_parquet(path: Path) -> Named:
         require(rows > 0, f"'{path}' has no rows", "give at least one")
         features = pl.col("features").cast(pl.List(pl.Float32))
         width = int(table.head(1).select(features.list.len()).collect().item() or 0)
-        require(
-            0 < rows * width * 4 <= _PACKED * size,
-            f"'{path}' claims {rows:,} rows of {width} numbers in {size:,} bytes",
-            "write the file again",
-        )
+        require(width > 0, f"the first row of '{path}' has no numbers", "give each row as many")
         read = table.select("id", features).collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise unreadable(path, "parquet", error) from None
     same = bool((read["features"].list.len() == width).fill_null(False).all()) and not read["id"].null_count()
     require(same, f"the rows of '{path}' have no id or not {width} numbers each", "give each row as many")
     flat = read["features"].explode().to_numpy()
