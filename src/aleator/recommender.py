@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import copy
 import os
-=======
 import reprlib
->>>>>>> readers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -320,12 +317,7 @@ class Recommender(Configurable, ABC):
         require(len(texts) < 2, "the names of the histories are texts and others", "make all of them texts")
         histories = []
         for name, items in who.items():
-<<<<<<< HEAD
-            is_list = isinstance(items, Iterable) and not isinstance(items, str)
-            require(is_list, f"the history of {name!r} is {items!r}", "give a list of item ids")
-=======
             require(_is_list(items), f"the history of {name!r} is {reprlib.repr(items)}", "give a list of item ids")
->>>>>>> readers
             dense = self.fitted.items.encode(list(items))
             require(
                 bool((dense >= 0).any()),

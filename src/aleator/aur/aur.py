@@ -234,15 +234,11 @@ class AUR(Recommender):
         Returns:
             The fitted AUR itself. `lam_used` is its lam, `choice` says why, and `race` holds what was compared.
         """
-<<<<<<< HEAD
         return super().fit(data, callback=callback, cache=cache, checkpoint=checkpoint, resume=resume)
 
     def fit_split(self, split: Split, cache: ModelCache | None) -> None:
         recipe = self.conventions
-=======
-        split, recipe = as_split(data), self.conventions
         self._untrained.require_memory(split.everything.n_items, self.torch_device, checked=True)
->>>>>>> readers
         notes = self._check_frozen(split)
         own_tail = self.insists_on("tail") or not recipe.paper_tail
         self.tail_rule = self.tail if own_tail else recipe.tail(split)

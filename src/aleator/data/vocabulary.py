@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-<<<<<<< HEAD
-from aleator.data.arrays import Array, flat, look_up, picked, pieces
-=======
-from aleator.data.arrays import Array, as_texts, flat, look_up, pieces
->>>>>>> readers
+from aleator.data.arrays import Array, as_texts, flat, look_up, picked, pieces
 from aleator.errors import AleatorError, require
 from aleator.progress import beat
 

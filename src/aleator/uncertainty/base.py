@@ -11,11 +11,8 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-<<<<<<< HEAD
-from aleator.errors import AleatorError
-=======
 from aleator.device import require_memory
->>>>>>> readers
+from aleator.errors import AleatorError
 from aleator.options import Configurable
 from aleator.ranking.contributions import Terms, leave_one_out
 from aleator.training.loop import Log

@@ -79,15 +79,8 @@ class FactorEstimator(ProductEstimator):
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
-<<<<<<< HEAD
-        self._require_memory(histories, checked=stop.metric is not None)
+        self.require_memory(histories.n_items, histories.device, checked=stop.metric is not None)
         spectral = self._starts_spectral(histories.n_items)
-=======
-        n_items = histories.n_items
-        spectral = self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
-        plan = self.schedule(spectral, n_items, histories.device)
-        self.require_memory(n_items, histories.device, checked=stop.metric is not None)
->>>>>>> readers
         self.z, self.q = self._start(histories, expectation, objective, spectral)
         self.go_on(histories, expectation, objective, stop)
 

@@ -24,11 +24,7 @@ from aleator.data.text import literal, reading_file
 from aleator.errors import need, parsing, require
 
 Named = tuple[Any, Array | None]  # a matrix, and the ids of its rows if the file has them
-<<<<<<< HEAD
 TABLES = (".csv", ".tsv", ".parquet")  # endings of tables of scores
-_PACKED = 64  # parquet takes at most so many times its size in memory: factors hardly shrink
-=======
->>>>>>> readers
 _FACTORS = "give a .npy, .safetensors or .parquet file, or a folder of parquet files"
 
 

@@ -13,7 +13,7 @@ import torch
 from aleator.data.arrays import Array
 from aleator.data.files import require_file
 from aleator.data.vocabulary import Vocabulary
-from aleator.errors import AleatorError, need, parsing, require
+from aleator.errors import AleatorError, need, require, unreadable
 
 
 def from_module(module: torch.nn.Module, users: Any) -> Any:
@@ -37,7 +37,6 @@ def from_onnx(path: Path, users: Any) -> Any:
     need("onnxruntime", "an ONNX file")
     import onnxruntime
 
-<<<<<<< HEAD
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors are raised too
     with tempfile.TemporaryDirectory() as empty:  # onnxruntime would look for weights in the working directory
@@ -49,10 +48,6 @@ def from_onnx(path: Path, users: Any) -> Any:
                 unreadable(path, "ONNX", error).problem,
                 "write one file with standard operators and all weights in it, as torch.onnx.export(external_data=False)",
             ) from None
-=======
-    with parsing(path, "ONNX"):
-        session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
->>>>>>> readers
     inputs = session.get_inputs()
     fits = len(inputs) == 1 and inputs[0].type == "tensor(int64)"
     require(fits, f"'{path}' does not take one tensor of int64", "export it with row numbers of users as its input")
