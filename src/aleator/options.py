@@ -114,7 +114,7 @@ class Configurable:
 
 def _check_type(owner: str, name: str, value: Any, hint: Any) -> None:
     if not _matches(value, hint):
-        raise AleatorError(f"option {name} of {owner} is {value!r}", f"it takes {_words(hint)}")
+        raise AleatorError(f"option {name} of {owner} is {value!r:.200}", f"it takes {_words(hint)}")
 
 
 def _words(hint: Any) -> str:
