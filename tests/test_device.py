@@ -73,3 +73,12 @@ def test_what_does_not_fit_is_refused_with_both_sizes() -> None:
 def test_whether_bfloat16_is_fast_is_asked_once() -> None:
     assert fast_bfloat16() is fast_bfloat16()
     assert isinstance(fast_bfloat16(), bool)
+
+
+def test_a_forked_process_is_told_that_it_cannot_use_the_gpu_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("auto", "cuda", "cuda:0"):
+        with pytest.raises(al.AleatorError, match=r"its parent has used; start it anew \(spawn\)"):
+            resolve_device(name)
+    assert resolve_device("cpu") == CPU

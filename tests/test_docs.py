@@ -14,6 +14,7 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -68,9 +69,11 @@ def test_the_examples_of_a_page_run(
     for library in NEEDED.get(page, ()):
         pytest.importorskip(library, reason="needs the extra index")
     monkeypatch.chdir(tmp_path)
+    module = ModuleType("page")  # of which a pool of processes finds a function by its name
+    monkeypatch.setitem(sys.modules, "page", module)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the grafted function is not saved")
-        exec(compile("\n".join(blocks(PAGES[page], "python")), page, "exec"), {})
+        exec(compile("\n".join(blocks(PAGES[page], "python")), page, "exec"), vars(module))
     for line in commands(PAGES[page], "console"):
         monkeypatch.setattr(sys, "argv", line)
         with pytest.raises(SystemExit) as left:

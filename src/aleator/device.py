@@ -32,6 +32,7 @@ class Budget:
     dense_share: float  # an item-item matrix is stored dense from this share of nonzero entries on
 
 
+_OWN = "start it anew (spawn) and load the model there, or load it with device cpu"
 BUDGETS = {
     "cpu": Budget(
         score_bytes=256 << 20,
@@ -74,9 +75,11 @@ def budget(device: torch.device) -> Budget:
 def resolve_device(name: str) -> torch.device:
     """The device of that name. "auto" is the GPU if there is one, and the CPU otherwise."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
+        lost = device.type == "cuda" and getattr(torch.cuda, "_is_in_bad_fork", bool)()
+        require(not lost, "a forked process cannot use the GPU that its parent has used", _OWN)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):
         raise _no_device(name) from None

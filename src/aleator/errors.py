@@ -54,7 +54,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> AleatorError:
     listed = ", ".join(names)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     remedy = f"did you mean '{near[0]}'? Known: {listed}" if near else f"known: {listed}"
-    return AleatorError(f"unknown {kind} '{name}'", remedy)
+    return AleatorError(f"unknown {kind} '{name:.200}'", remedy)
 
 
 def unreadable(path: str | os.PathLike[str], format: str, error: BaseException) -> AleatorError:

@@ -153,6 +153,13 @@ def test_loading_reads_a_file_that_it_wrote(tmp_path: Path) -> None:
     assert 0 < told["data"]["pairs"] < 3000  # some pairs repeat
 
 
+def test_folders_are_saved_loaded_and_shared(tmp_path: Path) -> None:
+    told = run("folders", "--megabytes", 1, "--workers", 2, "--repeats", 1, folder=tmp_path, device=False)
+    assert [row["job"] for row in told["rows"]][:3] == ["save", "load", "verify"]
+    assert [row["job"] for row in told["rows"]][-2:] == ["memory, 1 at once", "memory, 2 at once"]
+    assert told["model"]["megabytes"] >= 1
+
+
 def test_the_default_fits_and_saves_in_a_fresh_process(
     tmp_path: Path, split: al.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def put(name: str, value: Any) -> Callable[[dict[str, Any], dict[str, Tensor]], 
         put("data.item", [0, 1, 0, 2]),  # not in order
         put("data.weight", [1.0, 0.0, 1.0, 1.0]),
         put("data.weight", [1.0, float("nan"), 1.0, 1.0]),
+        put("data.weight", [1.0, float("inf"), 1.0, 1.0]),
         put("data.weight", [1.0, 1.0]),
         put("data.users.text", [97, 98, 0xFF]),
         put("data.users.text", [98, 98, 99]),  # one twice

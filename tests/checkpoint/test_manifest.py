@@ -39,6 +39,7 @@ def folder(tmp_path: Path) -> Path:
         '{"format": 1, "kind": "MF", "lam": ' + "[" * 100_000 + "]" * 100_000 + "}",
         '{"format": ' + "9" * 400 + "}",
         '{"format": 1, "kind": "MF"}' + " " * (5 << 20),
+        '{"format": 1, "kind": "MF", "x": [' + "{}," * 300_000 + "0]}",
     ],
 )
 def test_what_is_no_manifest_is_refused(folder: Path, text: str) -> None:

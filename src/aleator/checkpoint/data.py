@@ -72,7 +72,8 @@ def unpack_data(about: dict[str, Any], tensors: dict[str, Tensor]) -> Interactio
     start, item = tensors["data.indptr"].numpy(), tensors["data.item"].numpy()
     weight = tensors["data.weight"].numpy() if weighted else None
     _require_each_once(start, item)
-    _require(weight is None or bool((weight > 0).all()), "a weight is not positive")
+    right = weight is None or bool(((weight > 0) & (weight < np.inf)).all())
+    _require(right, "a weight is not positive and finite")
     users, items = _unpack_ids("data.users", said.users, tensors), _unpack_ids("data.items", said.items, tensors)
     _require(_are_ids(users) and _are_ids(items), "an id occurs twice, or is no id")
     made = Interactions(

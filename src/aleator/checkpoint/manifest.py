@@ -17,7 +17,8 @@ from aleator.errors import AleatorError, require
 NAME = "manifest.json"
 EARLIER = "tensors.safetensors"  # the file of tensors before format 5
 NAMED = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")  # the same from format 5 on: it is named by its content
-MOST = 4 << 20  # bytes that are read; a manifest has some thousands. Parsed JSON takes up to 24 times its size
+MOST = 4 << 20  # bytes that are read; a manifest has some thousands
+_VALUES = 200_000  # values that are read: a thousand epochs have some thousands, and a value takes up to 72 bytes
 _AGAIN = "give a folder that was written by save"
 Path_ = str | os.PathLike[str]
 
@@ -104,6 +105,8 @@ def _read(path: Path) -> bytes:
         raw = file.read(MOST + 1)
     if len(raw) > MOST:
         raise OSError(f"'{path.name}' has more than {MOST:,} bytes")
+    if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > _VALUES:
+        raise OSError(f"'{path.name}' has more than {_VALUES:,} values")
     return raw
 
 
