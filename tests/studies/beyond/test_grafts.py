@@ -21,7 +21,7 @@ def bench() -> Workbench:
 
 
 def test_the_bare_model_is_that_of_the_library(bench: Workbench) -> None:
-    method = Method("implicit-als-AUR")
+    method = Method("implicit-als-AUR", grafts.SETTING)
     row = grafts.measure(bench, method)
     bare = bench.make(method.bare, bench.split_for(method)).fit(bench.split_for(method))
     expected = al.evaluate(bare, bench.split).mean("overall", "recall@20")
@@ -37,7 +37,7 @@ def test_there_is_a_cell_for_each_library_that_is_installed(bench: Workbench, mo
 
 
 def test_the_table_names_the_library(bench: Workbench) -> None:
-    method = Method("implicit-bpr-AUR")
+    method = Method("implicit-bpr-AUR", grafts.SETTING)
     row = measured(grafts.STUDY, bench, method, header(grafts.STUDY, bench, method))
     (table,) = (block for block in grafts.show([row]) if isinstance(block, Table))
     assert list(table.rows[0])[:2] == ["implicit-bpr-AUR", row["library"]]
