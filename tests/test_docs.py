@@ -4,8 +4,8 @@ Blocks marked python are run, page by page, in a folder of their own. So are the
 console, after the page's Python. Blocks marked sh take long or need data: their commands are only checked for options
 that exist. No test here needs a dataset.
 
-Below a line `<!-- needs: LIBRARY -->`, a python block runs only where that library can be imported, after the blocks above
-it that need nothing. Elsewhere a skipped test says so.
+Below a line `<!-- needs: LIBRARY -->`, a python block runs only where that library can be imported, after the blocks
+above it that need nothing. Elsewhere a skipped test says so.
 """
 
 from __future__ import annotations
