@@ -42,7 +42,8 @@ def literal(model: Recommender, users: list[int]) -> Any:
 
 
 def with_history(data: Interactions) -> list[int]:
-    return np.unique(data.user).tolist()
+    found: list[int] = np.unique(data.user).tolist()
+    return found
 
 
 @pytest.mark.parametrize("kind", FITTED)

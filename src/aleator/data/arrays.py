@@ -35,7 +35,8 @@ def flat(values: Any) -> Array:
     an array of length 1.
     """
     if isinstance(values, np.ma.MaskedArray):
-        column = np.atleast_1d(values.astype(object).filled(None))
+        masked: np.ma.MaskedArray[Any, Any] = np.ma.asarray(values.astype(object))
+        column = np.atleast_1d(masked.filled(None))
     elif isinstance(values, ArrayLike):
         try:
             column = np.atleast_1d(np.asarray(values))
