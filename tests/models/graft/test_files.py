@@ -16,6 +16,7 @@ from implicit.cpu.als import AlternatingLeastSquares
 from safetensors.numpy import save_file
 
 import aleator as al
+from aleator.data import limits
 from aleator.models.graft.files import read_factors, read_ids, read_similarities
 
 
