@@ -3,6 +3,9 @@
 Blocks marked python are run, page by page, in a folder of their own. So are the lines `$ aleator ...` of blocks marked
 console, after the page's Python. Blocks marked sh take long or need data: their commands are only checked for options
 that exist. No test here needs a dataset.
+
+Below a line `<!-- needs: LIBRARY -->`, a python block runs only where that library can be imported, after the blocks
+of the page that need nothing. Elsewhere a skipped test says so.
 """
 
 from __future__ import annotations
@@ -46,8 +49,17 @@ def _tool(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module(name)
 
 
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+def blocks(text: str, language: str, library: str | None = None) -> list[str]:
+    """The blocks of a page, without those that need a library, except for `library`."""
+    marked = re.findall(
+        rf"(?:^<!-- needs: (\w+) -->\n)?^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE
+    )
+    return [block for needs, block in marked if needs in ("", library)]
+
+
+def needs(text: str) -> list[str | None]:
+    """None for the blocks of a page that need nothing more, and each library that others need."""
+    return [None, *dict.fromkeys(re.findall(r"^<!-- needs: (\w+) -->$", text, re.MULTILINE))]
 
 
 def commands(text: str, language: str) -> list[list[str]]:
@@ -60,14 +72,23 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if blocks(text, "(?:python|console)")])
+@pytest.mark.parametrize(
+    ("page", "library"),
+    [(page, each) for page, text in PAGES.items() if blocks(text, "(?:python|console)") for each in needs(text)],
+)
 def test_the_examples_of_a_page_run(
-    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    page: str,
+    library: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if library is not None:
+        pytest.importorskip(library, reason=f"some examples of {page} need {library}")
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the grafted function is not saved")
-        exec(compile("\n".join(blocks(PAGES[page], "python")), page, "exec"), {})
+        exec(compile("\n".join(blocks(PAGES[page], "python", library)), page, "exec"), {})
     for line in commands(PAGES[page], "console"):
         monkeypatch.setattr(sys, "argv", line)
         with pytest.raises(SystemExit) as left:
