@@ -27,9 +27,10 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "data": "Data",
     "evaluation": "Evaluation",
     "tuning": "Tuning",
+    "training": "Watching a fit",
     "": "Errors and version",
 }
-FIRST = ("fit", "recommend", "rerank", "score", "expectation", "uncertainty", "set_lam", "at", "save", "load")
+FIRST = ("fit", "update", "recommend", "rerank", "score", "expectation", "uncertainty", "set_lam", "at", "save", "load")
 OUTLINE = """::: {path}
     options:
       heading: {heading}
