@@ -129,9 +129,9 @@ def test_all_long_work_of_a_fit_shows_life(
     works = {line.partition("] ")[2] for line in lines}
     for work in (
         "reading pairs.csv",
-        "fitting AUR: MF: l2 on held-out pairs: l2 0.003: MF by ALS 1/8",
+        "fitting AUR: l2 of MF: l2 0.003: MF by ALS 1/8",
         "fitting AUR: MF by ALS 15/15",
-        "fitting AUR: EASE: l2 on held-out pairs 1, metric ",
+        "fitting AUR: l2 of EASE 1, metric ",
         "fitting AUR: EASE: similarities ",
         "fitting AUR: FISM 2/2, loss ",
         "fitting AUR: race over 3 epochs 0/15: MF, residuals in-sample, unobserved constant, init spectral",

@@ -29,10 +29,11 @@ ROOMS = {  # the headings of the page by the room of the package that a name com
     "evaluation": "Evaluation",
     "tuning": "Tuning",
     "export": "Export",
+    "training": "Watching a fit",
     "": "Errors and version",
 }
 FIRST = (
-    *("fit", "recommend", "explain", "similar_items", "rerank", "score", "expectation", "uncertainty"),
+    *("fit", "update", "recommend", "explain", "similar_items", "rerank", "score", "expectation", "uncertainty"),
     *("set_lam", "at", "save", "load"),
 )
 OUTLINE = """::: {path}

@@ -6,7 +6,7 @@ import copy
 import os
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -21,7 +21,7 @@ from aleator import checkpoint as folders
 from aleator.batches import Histories, Users
 from aleator.checkpoint.checks import finite, typed
 from aleator.data.attributes import Where
-from aleator.data.growth import Growth, grow
+from aleator.data.growth import grow
 from aleator.data.interactions import Duplicates, Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
@@ -43,7 +43,8 @@ from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
 from aleator.training.journal import kept_in
-from aleator.training.loop import Log, epochs_due
+from aleator.training.loop import Log
+from aleator.training.update import Update
 from aleator.training.watch import Watcher, watching
 from aleator.version import __version__
 
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 _SCANNED = 4096  # a catalogue of at least so many items is scanned
 _UPDATED = "updated since the fit"  # begins a note
 Place = str | os.PathLike[str]  # a folder
-Due = Callable[[Log | None], int]
 Who = Sequence[Any] | Mapping[Any, Iterable[Any]] | Users  # ids, histories of new users by name, or a batch
 
 
@@ -189,19 +189,13 @@ class Recommender(Configurable, ABC):
         require(interactions, f"the new pairs are a {kind}", "give Interactions, such as al.read returns")
         whole = epochs is None or (isinstance(epochs, int) and not isinstance(epochs, bool) and epochs >= 0)
         require(whole, f"epochs is {epochs!r}", "give a whole number of at least 0")
-        growth = grow(self.fitted, new, duplicates)
+        update = Update(grow(self.fitted, new, duplicates), self.updated, epochs)
         told = f"epochs is {epochs}, but {type(self).__name__} does not train on from what it learned"
         require(epochs is None or self.goes_on, told, "leave epochs out")
         made = self._apart()
-        made.updated = {name: n + self.updated.get(name, 0) for name, n in growth.counts.items()}
-        before, after = (each.updated.get("pairs", 0) for each in (self, made))
-        of_fit = len(growth.after) - after
-
-        def due(log: Log | None) -> int:
-            return epochs_due(log, before / of_fit, after / of_fit) if epochs is None else epochs
-
         with self._watched("updating", callback):
-            made.take_in(growth, due)
+            made.take_in(update)
+        made.updated = update.until
         told = ", ".join(f"{n:,} new {name}" for name, n in made.updated.items())
         made.notes = [note for note in made.notes if not note.startswith(_UPDATED)] + [f"{_UPDATED}: {told}"]
         return made
@@ -220,11 +214,8 @@ class Recommender(Configurable, ABC):
         return False
 
     @abstractmethod
-    def take_in(self, growth: Growth, due: Due) -> None:
-        """What `update` does. It must not write into tensors that were there before.
-
-        `due` says for how many epochs what has this log trains on.
-        """
+    def take_in(self, update: Update) -> None:
+        """What `update` does. It must not write into tensors that were there before."""
 
     @contextmanager
     def _watched(self, doing: str, callback: Watcher | None) -> Iterator[None]:

@@ -45,7 +45,7 @@ def test_an_epoch_has_the_loss_the_metric_where_it_was_checked_and_the_time(worl
     assert [e.loss for e in chosen] == [row["loss"] for row in fism.log.rows]
     assert all(0 < a.seconds <= b.seconds for a, b in pairwise(chosen))
     again = told[len(chosen) :]
-    assert {e.label for e in again} == {"refit: FISM"}
+    assert {e.label for e in again} == {"refit/FISM"}
     assert all(e.metric is None for e in again)
 
 
@@ -54,11 +54,11 @@ def test_the_label_says_which_setting_of_a_race_is_trained_and_that_of_als_has_n
     aur = al.AUR(al.MF(dim=4), estimator=estimator)
     told = told_by(aur.fit, split)
     labels = list(dict.fromkeys(epoch.label for epoch in told))
-    raced = [label for label in labels if label.startswith("race over 3 epochs: MF, residuals ")]
+    raced = [label for label in labels if label.startswith("race over 3 epochs/MF residuals ")]
     assert len(raced) == 5
-    assert all(label.endswith(": uncertainty estimator") for label in raced)
-    assert labels[-2:] == ["refit: MF by ALS", "refit: uncertainty estimator"]
-    tried = [epoch for epoch in told if epoch.label == "MF: l2 on held-out pairs"]
+    assert all(label.endswith("/uncertainty estimator") for label in raced)
+    assert labels[-2:] == ["refit/MF by ALS", "refit/uncertainty estimator"]
+    tried = [epoch for epoch in told if epoch.label == "l2 of MF"]
     assert [epoch.metric for epoch in tried] == [row["recall"] for row in aur.model.tried]
     assert all(epoch.loss is None for epoch in told if epoch.stage == "MF by ALS")
 
@@ -119,8 +119,8 @@ def test_all_watchers_are_told_and_none_after_its_block() -> None:
             running.advance()
     with stage("e", 1) as running:
         running.advance()
-    assert outer == ["a: b: c", "d"]
-    assert inner == ["a: b: c"]
+    assert outer == ["a/b/c", "d"]
+    assert inner == ["a/b/c"]
 
 
 def test_a_callback_changes_nothing(world: Any) -> None:

@@ -31,7 +31,6 @@ from aleator.aur.race import Result, decide, open_discounts, settings
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Histories, Users
 from aleator.checkpoint.checks import fit, typed
-from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL, Tail
@@ -48,9 +47,10 @@ from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors
-from aleator.recommender import Due, Place, Recommender, Who
+from aleator.recommender import Place, Recommender, Who
 from aleator.training.loop import Log, epochs_of
 from aleator.training.stop import Stop
+from aleator.training.update import Update
 from aleator.training.watch import Watcher, ended_by, phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
@@ -350,16 +350,16 @@ class AUR(Recommender):
     def goes_on(self) -> bool:
         return True
 
-    def take_in(self, growth: Growth, due: Due) -> None:
+    def take_in(self, update: Update) -> None:
         require(self.joint is None, "an AUR that was trained jointly cannot be updated", "fit it again on all pairs")
         before, log = self.histories, self.estimator.log
         self.model, self.estimator = self.model._apart(), copy.copy(self.estimator)
-        self.model.take_in(growth, due)
-        self.data = growth.after
+        self.model.take_in(update)
+        self.data = update.growth.after
         self.tail_items = torch.from_numpy(self.tail_rule.mask(self.data.popularity))
-        self.estimator.expand(before, self.model.histories)
+        self.estimator.expand(update.n_items, before, self.model.histories)
         won = self.blended
-        won.go_on(Stop(epochs=due(log)))
+        won.go_on(Stop(epochs=update.due(log)))
         self.estimator.log, self.spreads = log, won.spreads
 
     def _progress_of_both(self, won: Blended, held_out: HeldOut) -> float:

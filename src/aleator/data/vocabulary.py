@@ -70,7 +70,7 @@ class Vocabulary:
         >>> Vocabulary(np.array([2, 9])).extended(np.array([5, 9, 1])).ids.tolist()
         [2, 9, 1, 5]
         """
-        known, ids = of_one_type([self.ids, ids])
+        known, ids = of_one_type([self.ids, ids], "new")
         more = np.unique(ids[self.encode(ids) < 0])
         return Vocabulary(np.concatenate([known, more])) if len(more) else self
 

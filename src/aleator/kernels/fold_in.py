@@ -29,16 +29,16 @@ def padded(table: Tensor, n: int) -> Tensor:
 
 @torch.no_grad()
 def with_new_items(table: Tensor, vectors: Callable[[Users], Tensor], before: Histories, after: Histories) -> Tensor:
-    """A copy of `table` [n_items before, d] with a row for each item that is new, [n_items after, d].
+    """A copy of `table` [n, d], the rows of the first n items, with a row for each item behind them, [n_items after, d].
 
     A row is a linear map of the sum of the vectors of the users who took the item, divided by the root of their number.
-    The map is fitted to the items that are known. `vectors` gives the vectors of a batch, [B, dim].
+    The map is fitted to the first n items in the histories of before. `vectors` gives the vectors of a batch, [B, dim].
     """
-    n = before.n_items
+    n = len(table)
     if after.n_items == n:
         return table.clone()
-    known = before.popularity > 0
-    to_rows = linear_map(_summed(vectors, before)[known], table[known])
+    known = before.popularity[:n] > 0
+    to_rows = linear_map(_summed(vectors, before)[:n][known], table[known])
     return torch.cat([table, (_summed(vectors, after)[n:].double() @ to_rows).to(table)])
 
 

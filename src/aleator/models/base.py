@@ -12,7 +12,6 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
 from aleator.checkpoint.checks import Figure, fit, typed
-from aleator.data.growth import Growth
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.device import allocating
@@ -25,10 +24,11 @@ from aleator.models.factors import FactorTable
 from aleator.models.path import Path
 from aleator.ranking.contributions import Contributions, Terms, leave_one_out
 from aleator.ranking.derived import Derived
-from aleator.recommender import Due, Recommender
+from aleator.recommender import Recommender
 from aleator.training.journal import recorded
 from aleator.training.loop import epochs_of
 from aleator.training.stop import Stop
+from aleator.training.update import Update
 from aleator.training.watch import phase
 
 if TYPE_CHECKING:
@@ -81,31 +81,32 @@ class Model(Recommender):
     def learn(self, stop: Stop) -> None:
         """Learn from the pairs in `self.fitted`. `stop` says when a training in epochs ends."""
 
-    def expand(self, before: Histories) -> None:
+    def expand(self, update: Update, before: Histories) -> None:
         """Make what scores need of the users and items that are new in `self.fitted`, without training.
 
-        `before` are the histories that it knew. A factor model folds them in: users by `fold_in`, and items by a map that
-        is fitted to the known ones. A model without factors is fitted again.
+        `before` are the histories that it knew. A factor model folds in users by `fold_in`. It folds in all items that
+        came since the fit, by a map that is fitted to those of the fit. Those of the fit stay as they are, so small
+        updates do not add up their errors. A model without factors is fitted again.
         """
         if self._table is None:
             self.fit_pairs(self.fitted)
             return
-        old, after, n = self.table, self.histories, before.n_items
+        old, after, items = self.table, self.histories, self.table.items[: update.n_items]
         old.fold_in(before.batch(torch.arange(0)), before)  # fits the map, to what it knew
-        self.table = table = old.padded(after)
-        grown = after.size[: before.n_users] > before.size
-        known, new = grown.nonzero().squeeze(1).cpu(), torch.arange(before.n_users, after.n_users)
+        self.table = table = old.padded(after, update.n_items)
+        grown = (after.size[: before.n_users] > before.size).nonzero().squeeze(1).cpu()
+        known, new = grown[grown < update.n_users], grown[grown >= update.n_users]
+        new = torch.cat([new, torch.arange(before.n_users, after.n_users)])
 
         def fold_in_users() -> None:
             for index in pieces(known, _AT_A_TIME) if len(known) else ():
-                here = index.to(old.users.device)
+                here = index.to(items.device)
                 table.users[here] = self.moved(old.users[here], before.batch(index), after.batch(index))
             for index in pieces(new, _AT_A_TIME) if len(new) else ():
-                table.users[index.to(old.users.device)] = self.fold_in(after.batch(index, known=False))
+                table.users[index.to(items.device)] = self.fold_in(after.batch(index, known=False))
 
         fold_in_users()
-        items = with_new_items(old.items, lambda users: table.users[users.index], before, after)
-        table.items[n:] = items[n:]
+        table.items = with_new_items(items, lambda users: table.users[users.index], before, after)
         fold_in_users()  # now with the new items
         self.table = FactorTable(table.users, table.items)
 
@@ -219,17 +220,17 @@ class Model(Recommender):
                 self.fit_cached(cache, split.everything, epochs=epochs_of(log))
             self.log = log
 
-    def take_in(self, growth: Growth, due: Due) -> None:
+    def take_in(self, update: Update) -> None:
         require(
             not self.frozen,
             f"the model of a {type(self).__name__} was fitted elsewhere, and cannot be updated here",
             "update it there, graft it again and fit; newcomers with a history are served without that",
         )
         before, log = self.histories, self.log
-        self.data = growth.after
-        self.expand(before)
+        self.data = update.growth.after
+        self.expand(update, before)
         if self.goes_on:
-            self.go_on(Stop(epochs=due(log)))
+            self.go_on(Stop(epochs=update.due(log)))
             self.log = log  # that of the fit, for later updates
 
     def fit_cached(

@@ -79,7 +79,7 @@ class EASE(ItemItem):
             path.advance(metric=found)
             return found
 
-        with stage("EASE: l2 on held-out pairs", None) as path:
+        with stage("l2 of EASE", None) as path:
             self.keep("l2", short_path(judge, _START))
 
     def most_entries(self) -> int:

@@ -21,6 +21,7 @@ from aleator.models.factors import FactorTable
 from aleator.options import Among, Between, Ranges
 from aleator.training.loop import Loop
 from aleator.training.stop import Stop
+from aleator.training.update import Update
 
 _STEPS = 3  # of conjugate gradients in an M-step, which starts from the factors of the step before
 _ROUNDS_FOR_NEW, _STEPS_FOR_NEW = 5, 10  # rounds of EM and steps in each for a newcomer, whose factors start at 0
@@ -88,10 +89,10 @@ class ExpoMF(Model):
     def goes_on(self) -> bool:
         return not self._calibrated
 
-    def expand(self, before: Histories) -> None:
+    def expand(self, update: Update, before: Histories) -> None:
         new = self.fitted.n_items - before.n_items
         self.item_exposure = torch.cat([self.item_exposure, self.item_exposure.new_full((new,), self.exposure)])
-        super().expand(before)
+        super().expand(update, before)
 
     def moved(self, x: Tensor, before: Users, after: Users) -> Tensor:
         return super().moved(x, before, after) if self._calibrated else self.fold_in(after)

@@ -45,9 +45,12 @@ class FactorTable:
             self._newcomers = self.newcomer_map(everyone, histories)
         return self.summed(users) @ self._newcomers
 
-    def padded(self, histories: Histories) -> FactorTable:
-        """A copy with rows of 0 for the users and items that are new in `histories`. It folds in as this one does."""
-        made = FactorTable(padded(self.users, histories.n_users), padded(self.items, histories.n_items))
+    def padded(self, histories: Histories, n_items: int) -> FactorTable:
+        """A copy for the users and items of `histories`, which folds in as this one does.
+
+        Rows of new users, and those of all items but the first `n_items`, are 0.
+        """
+        made = FactorTable(padded(self.users, histories.n_users), padded(self.items[:n_items], histories.n_items))
         made._newcomers = self._newcomers
         return made
 

@@ -18,6 +18,7 @@ from aleator.models.epochs import Epochs, normal
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
 from aleator.training.stop import Stop
+from aleator.training.update import Update
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,9 +86,9 @@ class FISM(Epochs, Model):
             self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
         )
 
-    def expand(self, before: Histories) -> None:
-        both, n_items, dim = torch.cat([self.z, self.q], 1), self.fitted.n_items, self.z.shape[1]
-        self.z = padded(self.z, n_items)
+    def expand(self, update: Update, before: Histories) -> None:
+        both, dim = torch.cat([self.z, self.q], 1)[: update.n_items], self.z.shape[1]
+        self.z = padded(self.z[: update.n_items], self.fitted.n_items)
         both = with_new_items(both, lambda users: self._summed(users, self._kept(users)), before, self.histories)
         self.z, self.q = both[:, :dim].contiguous(), both[:, dim:].contiguous()
 

@@ -15,6 +15,7 @@ from aleator.evaluation.held_out import HeldOut
 from aleator.models.mf import MF
 from aleator.options import Between, Ranges
 from aleator.training.stop import Stop
+from aleator.training.update import Update
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,9 +55,9 @@ class IPS(MF):
         self._weigh()
         super().choose(held_out)
 
-    def expand(self, before: Histories) -> None:
+    def expand(self, update: Update, before: Histories) -> None:
         self._weigh()
-        super().expand(before)
+        super().expand(update, before)
 
     def _weigh(self) -> None:
         """Compute the weights of the items from their popularity."""

@@ -24,6 +24,7 @@ from aleator.options import Among, Between, Ranges
 from aleator.ranking.derived import Derived
 from aleator.training.loop import Log
 from aleator.training.stop import Stop
+from aleator.training.update import Update
 from aleator.training.watch import phase, stage
 
 _OF_ADAM = ("lr", "batch_size", "max_epochs", "patience", "check_every", "negatives")
@@ -138,7 +139,7 @@ class MF(Epochs, Model):
                 best, kept = found, (als.users, als.items)
             return found
 
-        with stage(f"{type(self).__name__}: l2 on held-out pairs", None) as path:
+        with stage(f"l2 of {type(self).__name__}", None) as path:
             self.keep("l2", short_path(judge, _START * (1 if self.frequency else als.mean_weight())))
 
     def penalty(self, rows: Histories) -> Tensor:
@@ -209,14 +210,14 @@ class MF(Epochs, Model):
     def goes_on(self) -> bool:
         return not self._calibrated
 
-    def expand(self, before: Histories) -> None:
-        """By ALS, users are solved with the items that are known, and then the new items with all users."""
+    def expand(self, update: Update, before: Histories) -> None:
+        """By ALS, users are solved with the items of the fit, and then the items that came since with all users."""
         if self.solver == "adam" or self._calibrated:
-            super().expand(before)
+            super().expand(update, before)
             return
-        als, n = ALS(self, self.table.padded(self.histories)), before.n_items
+        als = ALS(self, self.table.padded(self.histories, update.n_items))
         als.solve_users()
-        als.solve_items_from(n)
+        als.solve_items_from(update.n_items)
         self.table = FactorTable(als.users, als.items)
 
     def moved(self, x: Tensor, before: Users, after: Users) -> Tensor:

@@ -20,6 +20,7 @@ from aleator.models.path import Path
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
 from aleator.training.stop import Stop
+from aleator.training.update import Update
 from aleator.training.watch import phase
 
 _LARGEST = 10.0  # largest log-variance, so that exp does not overflow
@@ -138,9 +139,9 @@ class MultVAE(Epochs, Model):
             self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
         )
 
-    def expand(self, before: Histories) -> None:
-        items, bias = self.encoder[:-1], self.encoder[-1:]
-        both = torch.cat([items, self.item_factors], 1)
+    def expand(self, update: Update, before: Histories) -> None:
+        items, bias = self.encoder[: update.n_items], self.encoder[-1:]
+        both = torch.cat([items, self.item_factors[: update.n_items]], 1)
         self.encoder = torch.cat([padded(items, self.fitted.n_items), bias])
         both = with_new_items(both, lambda users: self.raw_factors(users)[0], before, self.histories)
         items, self.item_factors = both[:, : self.hidden].contiguous(), both[:, self.hidden :].contiguous()

@@ -93,20 +93,6 @@ def epochs_of(log: Log | None) -> int | None:
     return None if log is None else max(log.best_epoch, 1)
 
 
-def epochs_due(log: Log | None, before: float, after: float) -> int:
-    """How many epochs an update takes: those of the fit, by the share of new pairs to those of the fit.
-
-    `before` and `after` are the shares of all pairs that came since the fit, without and with this update. So a hundred
-    small updates take as many epochs as a large one, and none of them starts to train for too long.
-
-    >>> log = Log(best_epoch=40)
-    >>> epochs_due(log, 0.0, 0.1), epochs_due(log, 0.0, 0.01), epochs_due(log, 0.02, 0.03)
-    (4, 0, 1)
-    """
-    best = 0 if log is None else log.best_epoch
-    return int(best * after) - int(best * before)
-
-
 @dataclass(kw_only=True)
 class Loop:
     """The options of a training: Adam(W) over batches of users, with early stopping."""

@@ -40,8 +40,8 @@ class Epoch:
 
     @property
     def label(self) -> str:
-        """The phases and the stage in one text, such as "refit: FISM". Curves of one label belong together."""
-        return ": ".join([*self.phases, self.stage])
+        """The phases and the stage as a path, such as "refit/FISM". Epochs of one label make one curve."""
+        return "/".join([*self.phases, self.stage]).replace(",", "")
 
 
 Watcher = Callable[[Epoch], None]

@@ -55,8 +55,11 @@ class Estimator(Configurable, ABC):
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
         """Minimise the objective over all pairs. `stop` says when training ends."""
 
-    def expand(self, before: Histories, after: Histories) -> None:
-        """Make what scores need of the items that are new in `after`, without training. `before` is what it knew."""
+    def expand(self, n_items: int, before: Histories, after: Histories) -> None:
+        """Make what scores need of the items behind the first `n_items`, which are those of the fit, without training.
+
+        `before` are the histories that it knew.
+        """
         raise AleatorError(f"a {type(self).__name__} cannot be updated", "fit again")
 
     def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:

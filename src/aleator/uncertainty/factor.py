@@ -87,9 +87,9 @@ class FactorEstimator(ProductEstimator):
     def _starts_spectral(self, n_items: int) -> bool:
         return self.init == "spectral" or (self.init == "auto" and self.dim <= n_items // 4)
 
-    def expand(self, before: Histories, after: Histories) -> None:
-        both, dim = torch.cat([self.z, self.q], 1), self.z.shape[1]
-        self.z = padded(self.z, after.n_items)
+    def expand(self, n_items: int, before: Histories, after: Histories) -> None:
+        both, dim = torch.cat([self.z, self.q], 1)[:n_items], self.z.shape[1]
+        self.z = padded(self.z[:n_items], after.n_items)
         both = with_new_items(both, lambda users: self.factors(users)[0], before, after)
         self.z, self.q = both[:, :dim].contiguous(), both[:, dim:].contiguous()
 

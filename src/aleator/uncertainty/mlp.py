@@ -68,9 +68,9 @@ class MLPEstimator(ProductEstimator):
         self._start(n_items, histories.device)
         self.go_on(histories, expectation, objective, stop)
 
-    def expand(self, before: Histories, after: Histories) -> None:
-        both, n = torch.cat([self.w1, self.q], 1), self.hidden
-        self.w1 = padded(self.w1, after.n_items)
+    def expand(self, n_items: int, before: Histories, after: Histories) -> None:
+        both, n = torch.cat([self.w1, self.q], 1)[:n_items], self.hidden
+        self.w1 = padded(self.w1[:n_items], after.n_items)
         both = with_new_items(both, lambda users: self.factors(users)[0], before, after)
         self.w1, self.q = both[:, :n].contiguous(), both[:, n:].contiguous()
         self.b1, self.w2, self.b2 = self.b1.clone(), self.w2.clone(), self.b2.clone()  # training writes into them
