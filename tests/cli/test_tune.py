@@ -27,7 +27,7 @@ def test_what_is_found_is_written_for_fit_and_continued(
     assert "defaults" in told.out
     assert "it needs 10 complete trials" in told.out
     stem = f"tune-{parts.name}-mf"
-    assert {file.name for file in tmp_path.iterdir()} == {f"{stem}.db", f"{stem}.toml"}
+    assert {file.name for file in tmp_path.iterdir()} == {f"{stem}.db", f"{stem}.db.lock", f"{stem}.toml"}
     found = json.loads(run("tune", parts, *QUICK, "--trials", 13, "--json").out)
     assert len(found["trials"]) == 13
     assert found["value"] == max(row["recall@20"] for row in found["trials"]) >= found["default"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from torch import Tensor
 
 import aleator as al
 from aleator.models.ue import UE
+from tests.folders import manifest_of, put_manifest
 
 from .literal import history_of, same_gradients, squared_error
 from .test_fism import score, started
@@ -46,9 +46,8 @@ def test_a_folder_from_before_fism_had_a_name_gives_the_same_scores(
 ) -> None:
     model = UE(dim=8, max_epochs=2).fit(split)
     model.save(tmp_path / "model")
-    manifest = tmp_path / "model" / "manifest.json"
-    old = json.loads(manifest.read_text())
+    old = manifest_of(tmp_path / "model")
     del old["options"]["history_dropout"], old["options"]["bias"]
     old["options"]["self_exclude"] = self_exclude
-    manifest.write_text(json.dumps(old))
+    put_manifest(tmp_path / "model", old)
     assert torch.equal(UE.load(tmp_path / "model").score([0, 5]), model.score([0, 5]))

@@ -289,7 +289,7 @@ def test_a_catalogue_is_sampled_where_it_is_large_for_the_device() -> None:
 
 def test_what_does_not_fit_into_memory_is_refused_with_what_it_needs() -> None:
     histories = Histories.of_lists([[0], [1]], 10**9, CPU)
-    with pytest.raises(AleatorError, match=r"1000000000 items and dim 1024 needs \d+\.\d GiB and .* are free on cpu"):
+    with pytest.raises(AleatorError, match=r"for 1,000,000,000 items needs \d+\.\d GiB and .* are free on cpu"):
         FactorEstimator().learn(histories, Fixed(torch.zeros(2, 2)), Objective(), Stop())
 
 
