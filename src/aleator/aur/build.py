@@ -20,22 +20,18 @@ from aleator.uncertainty import ESTIMATORS
 AUTO = "auto"  # the name that compares more models than the default does
 MORE = ("ease", "graph_filter", "lightgcn", "multvae")  # models that it compares beside those of the default
 ALONE = "mf"  # the model without uncertainty, if none is named
+MOST = 1 << 20  # bytes of a config file
 
 
 def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str, Any]:
     """Settings as a nested dict, from a TOML file and from `name=value` texts. The texts win over the file."""
-    found: dict[str, Any] = {}
-    if config is not None:
-        try:
-            found = tomllib.loads(config.read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise AleatorError(f"'{config}' cannot be read ({error})", "give a TOML file") from None
+    found = {} if config is None else _read_config(config)
     for setting in settings or []:
         name, equals, text = setting.partition("=")
-        require(bool(equals and name), f"'{setting}' is not a setting", "write it as name=value")
+        require(bool(equals) and all(name.split(".")), f"'{setting}' is not a setting", "write it as name=value")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # no TOML, a number of too many digits, or brackets in brackets
             value = text
         where = found
         *tables, last = name.split(".")
@@ -48,6 +44,16 @@ def parse_settings(config: Path | None, settings: list[str] | None) -> dict[str,
             )
         where[last] = value
     return found
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """The options of a TOML file."""
+    require(path.is_file(), f"'{path}' cannot be read: there is no such file", "give a TOML file")
+    require(path.stat().st_size <= MOST, f"'{path}' has more than {MOST:,} bytes", "give a TOML file of options")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise AleatorError(f"'{path}' cannot be read ({error})", "give a TOML file") from None
 
 
 def build(
