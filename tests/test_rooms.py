@@ -272,11 +272,18 @@ data = al.simulate(n_users=30, n_items=20, per_user=40, seed=0).interactions
 small = {"model": {"solver": "adam", "max_epochs": 2, "dim": 4}, "estimator": {"dim": 4, "max_epochs": 2}}
 assert len(al.tune(data, settings=small, trials=2).trials) == 2
 """
+STUDIES = """
+import sys
+for name in ("polars", "narwhals", "typer", "rich", "matplotlib", "pandas", "pyarrow", "optuna", "implicit", "sklearn"):
+    sys.modules[name] = None
+from aleator.studies.reproduce import studies
+assert len(studies("all")) > 20
+"""
 
 
-@pytest.mark.parametrize("program", [CORE, TUNING], ids=["core", "tuning"])
+@pytest.mark.parametrize("program", [CORE, TUNING, STUDIES], ids=["core", "tuning", "studies"])
 def test_fitting_and_tuning_need_neither_frames_nor_plots_nor_a_shell(program: str) -> None:
-    """The core needs numpy, scipy, torch and safetensors alone, and tuning needs Optuna besides."""
+    """The core and the studies need numpy, scipy, torch and safetensors alone, and tuning needs Optuna besides."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE.parent)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,6 @@ from aleator.studies import records
 from aleator.studies.methods import DEFAULT, Method, under_aur
 from aleator.studies.records import Figures, Measured, Record
 from aleator.studies.report.cells import Cell, Shown, number
-from aleator.studies.report.plots import reliability
 from aleator.studies.report.tables import Block, Picture, Table, count, mean_of, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
@@ -139,12 +138,14 @@ def curve(runs: Sequence[Record]) -> dict[str, tuple[float, float]]:
 
 def picture(rows: Sequence[Record]) -> Picture:
     """The reliability curve of each method."""
+    from aleator.studies.report import plots
+
     curves = {method: list(curve(runs).values()) for method, runs in seeds_of(rows).items()}
     told = (
         f"{records.about(rows)}: the reliability curve. Each point is a bin of as many listed items. See how near it is "
         "to the dashed line, where as many items are taken as the confidence says."
     )
-    figure = reliability(curves, "confidence", "share of items that were taken")
+    figure = plots.reliability(curves, "confidence", "share of items that were taken")
     return Picture(figure, told, "Share of listed items that were taken, by confidence")
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from aleator.studies import records
 from aleator.studies.methods import DEFAULT, FLOORS, Method, under_aur
-from aleator.studies.paper.main import PROTOCOLS, TESTS, comparison, conventions, sentences
+from aleator.studies.paper.main import PROTOCOLS, comparison, conventions, sentences
 from aleator.studies.records import Record
 from aleator.studies.report.cells import Cell
 from aleator.studies.report.tables import Block, Table, change, figure_of, mean_of, seeds_of, words
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, against_bare
 
-MODELS = ("EASE", "ItemKNN", "GraphFilter", "FISM", "implicit-als", "implicit-bpr")
+MODELS = ("EASE", "ItemKNN", "GraphFilter", "FISM")
 RIVALS_ON = "yelp2018"
 # Recall@20 and NDCG@20 on LightGCN's split of Yelp2018, as printed by their authors or in later comparisons. NESCL:
 # Sun et al. (2023, arXiv 2402.11523). GR-MC: Scientific Reports (2025, doi 10.1038/s41598-025-17925-y).
@@ -49,14 +49,9 @@ def cells(bench: Workbench) -> list[Method]:
 
 
 def show(rows: Sequence[Record]) -> list[Block]:
-    note = TESTS
-    if records.recipe(rows).refits:
-        note += " The models of implicit know 90 % of the training pairs, since a frozen model is not refitted."
     metrics = ["recall@20", "recall@50", "ndcg@20"]
     look = "Compare each AUR with its bare model."
-    tables: list[Block] = [
-        comparison("strong", rows, protocol, metrics, look=look, note=note) for protocol in PROTOCOLS
-    ]
+    tables: list[Block] = [comparison("strong", rows, protocol, metrics, look=look) for protocol in PROTOCOLS]
     return [*tables, rivals(), *goals(rows)] if rows[0]["dataset"] == RIVALS_ON else tables
 
 
