@@ -19,9 +19,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from aleator.data.arrays import Array
 from aleator.data.interactions import Interactions
-from aleator.data.vocabulary import Vocabulary
+from aleator.data.vocabulary import DenseIds, Vocabulary
 from aleator.errors import need, parsing, require
 from aleator.models.graft import graft
 from aleator.models.graft.base import Grafted
@@ -112,6 +111,6 @@ def _file(folder: Path, name: str, dataset: str | None, seed: int) -> Path:
     return folder / (dataset or "unnamed") / f"{name}-{seed}.safetensors"
 
 
-def _dense(vocabulary: Vocabulary, ids: Any, n: int) -> Array:
+def _dense(vocabulary: Vocabulary, ids: Any, n: int) -> DenseIds:
     """The dense ids of a model's rows. Without ids, its rows are in their order."""
-    return np.arange(n) if ids is None else vocabulary.encode(ids)
+    return (np.arange(n) if ids is None else vocabulary.encode(ids)).astype(np.int32)
