@@ -11,12 +11,12 @@ from typing import Any, Literal
 from aleator.aur import AUR
 from aleator.aur.build import build
 from aleator.data.splits import Split
-from aleator.errors import need, require
+from aleator.errors import require
 from aleator.models import MODELS
 from aleator.options import Configurable
 from aleator.recipe import Recipe
 from aleator.recommender import Recommender
-from aleator.studies.elsewhere import LIBRARIES
+from aleator.studies.elsewhere import LIBRARIES, Wanted
 from aleator.uncertainty import ESTIMATORS, FactorEstimator
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -221,14 +221,18 @@ def grafted(
 
     It is fitted without the pairs that lam is chosen on. The estimator is not refitted, so both know the same pairs.
     """
-    assert method.base.model is not None
-    library = LIBRARIES[method.base.model]
-    need(library.name, method.name)
     common: dict[str, Any] = {"seed": seed, "recipe": recipe.name, "device": device}
     common |= {"refit": False} if recipe.refits else {}
-    pairs = split.everything if recipe.on_test else split.train
-    fitted = library.fit(pairs, {} if method.uncertain else common, seed, **settings["model"])
+    model = wanted(method, split, settings, recipe=recipe, seed=seed)
+    fitted = model.graft(**{} if method.uncertain else common)
     if not method.uncertain:
         return fitted
     options = {name: value for name, value in settings.items() if name not in ("model", "estimator")}
     return AUR(fitted, estimator=FactorEstimator(**settings["estimator"]), **common, **options)
+
+
+def wanted(method: Method, split: Split, settings: dict[str, Any], *, recipe: Recipe, seed: int) -> Wanted:
+    """The model of another library that a method grafts: on which pairs it is fitted, and with which options."""
+    assert method.base.model is not None
+    pairs = split.everything if recipe.on_test else split.train
+    return Wanted(method.base.model, split.name, pairs, seed, settings["model"])

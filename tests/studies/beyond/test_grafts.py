@@ -31,7 +31,7 @@ def test_the_bare_model_is_that_of_the_library(bench: Workbench) -> None:
 
 
 def test_there_is_a_cell_for_each_library_that_is_installed(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aleator.studies.elsewhere.util.find_spec", lambda name: name == "pyspark" or None)
+    monkeypatch.setattr("aleator.studies.elsewhere.libraries.util.find_spec", lambda name: name == "pyspark" or None)
     assert [method.name for method in grafts.cells(bench)] == [*FLOORS, "spark-als-AUR"]
     assert {library.name for library in LIBRARIES.values()} == {"implicit", "lenskit", "cornac", "rectools", "pyspark"}
 

@@ -2,7 +2,8 @@
 
 A model is fitted on the training pairs without the validation part, on which lam is chosen. Neither it nor the estimator
 is refitted, so both know the same pairs. The estimator is trained by one setting, the first of a race, so that a cell
-takes minutes. Only libraries that are installed have a cell.
+takes minutes. All models have 64 dimensions, which makes them alike and their files small. A model has a cell if its
+library is installed, or if it was handed over as a file.
 """
 
 from __future__ import annotations
@@ -12,25 +13,30 @@ from collections.abc import Sequence
 from aleator.studies import records
 from aleator.studies.beyond.default import HEADS, by_cell, floors, how, line
 from aleator.studies.beyond.default import measure as beside_bare
-from aleator.studies.elsewhere import LIBRARIES
+from aleator.studies.elsewhere import at_hand, version_of
 from aleator.studies.methods import FLOORS, GRAFTS, Method, under_aur
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.tables import Block, Table
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench
 
-SETTING = {"residuals": "in-sample", "unobserved": "model", "estimator.init": "spectral"}
+SETTING = {"residuals": "in-sample", "unobserved": "model", "estimator.init": "spectral", "model.factors": 64}
+
+
+def cell(name: str) -> Method:
+    """AUR on a model of another library, as the study measures it."""
+    return Method(under_aur(name), SETTING)
 
 
 def cells(bench: Workbench) -> list[Method]:
-    grafted = [Method(under_aur(name), SETTING) for name in GRAFTS if LIBRARIES[name].installed]
+    grafted = [cell(name) for name in GRAFTS if at_hand(name, bench.split.name, bench.seed)]
     return [*map(Method, FLOORS), *grafted]
 
 
 def measure(bench: Workbench, method: Method) -> Measured:
     row = beside_bare(bench, method)
     if method.base.grafted:
-        row["library"] = LIBRARIES[method.backbone].version
+        row["library"] = version_of(method.backbone, bench.split.name, bench.seed)
     return row
 
 

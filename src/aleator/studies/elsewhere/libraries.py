@@ -1,4 +1,4 @@
-"""Models that other libraries fit, grafted. Studies of grafts ask for them by name.
+"""The libraries: how each fits its model, which is then grafted.
 
 A library is imported where its model is fitted. Each function takes the training pairs, the options of the graft, the
 seed and options of the library, of which `factors` is the number of dimensions.
