@@ -1,9 +1,8 @@
 """Beyond the paper: grafts. Models that other libraries fitted, bare, under AUR, and beside the simplest control.
 
 A model is fitted on the training pairs without the validation part, on which lam is chosen. Neither it nor the estimator
-is refitted, so both know the same pairs. The estimator is trained by one setting, the first of a race, so that a cell
-takes minutes. All models have 64 dimensions, which makes them alike and their files small. A model has a cell if its
-library is installed, or if it was handed over as a file.
+is refitted, so both know the same pairs. All models have 64 dimensions, which makes them alike and their files small. A
+model has a cell if its library is installed, or if it was handed over as a file.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from aleator.studies.report.tables import Block, Table
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench
 
-SETTING = {"residuals": "in-sample", "unobserved": "model", "estimator.init": "spectral", "model.factors": 64}
+SETTING = {"model.factors": 64}
 
 
 def cell(name: str) -> Method:
@@ -46,7 +45,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
     lines = [[cell.rows[0]["method"], cell.rows[0]["library"], *line(cell)[2:]] for cell in found]
     caption = (
         f"{records.about(rows)}: models of other libraries, grafted. The bare model and AUR know the training pairs "
-        "without the validation part. One setting is trained, without a race. See whether AUR loses overall, and what it "
+        "without the validation part. See whether AUR loses overall, and what it "
         f"does to the tail. lam, the discount and a are chosen on validation. {how(rows)}"
     )
     return [Table(["method", "library", *HEADS[2:]], lines, caption), *floors(low)]
