@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 import aleator as al
 from aleator.recipe import recipe_of
 from aleator.studies.methods import Method, make
-from aleator.studies.workbench import Workbench
+from aleator.studies.workbench import Workbench, fits_kept_in
+from aleator.training import journal
+from aleator.training.watch import Epoch, watching
 
 
 @pytest.fixture
@@ -44,6 +47,28 @@ def test_a_cached_model_is_the_one_that_would_be_fitted(
     assert (made.score(users) == alone.score(users)).all()
     assert made.lam_used == alone.lam_used
     assert (made.model.score(users) == bare.score(users)).all()
+
+
+def test_a_fit_that_was_interrupted_goes_on(tiny: al.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "EVERY", 0.0)
+    monkeypatch.setattr(journal, "SHARE", 1e9)
+    method, undisturbed, epochs = Method("VAE", {"model.max_epochs": 8, "model.dim": 4, "model.dropout": 0.0}), [0], [0]
+    with watching(lambda told: undisturbed.append(told.epoch)):
+        whole = Workbench("tiny", tiny).fit(method)
+
+    def stop(told: Epoch) -> None:
+        epochs.append(told.epoch)
+        if len(epochs) == 5:
+            raise KeyboardInterrupt
+
+    with watching(stop):
+        with pytest.raises(KeyboardInterrupt), fits_kept_in(tmp_path / "fits"):
+            Workbench("tiny", tiny).fit(method)
+        with fits_kept_in(tmp_path / "fits"):
+            resumed = Workbench("tiny", tiny).fit(method)
+    assert len(epochs) <= len(undisturbed) + 1  # at most the epoch after the last save is trained twice
+    assert (resumed.score(list(range(20))) == whole.score(list(range(20)))).all()
+    assert not (tmp_path / "fits").exists()
 
 
 def test_other_options_are_another_training(tiny: al.Split) -> None:

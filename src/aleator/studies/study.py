@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
 import torch
 
@@ -18,7 +19,7 @@ from aleator.studies.memory import peak
 from aleator.studies.methods import Method
 from aleator.studies.records import Header, Measured, Origin, Record
 from aleator.studies.report.tables import Block
-from aleator.studies.workbench import Workbench
+from aleator.studies.workbench import Workbench, fits_kept_in
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,19 @@ def run(
         if records.made_of(head) in done:
             continue
         name = f"{study.name} {study.part}".strip()
-        place = f"seed {bench.seed} ({number} of {len(cells)})"
-        where = f"{name} {bench.dataset} {bench.recipe.name} {place} {method.key}"
+        part = f"seed {bench.seed} ({number} of {len(cells)})"
+        where = f"{name} {bench.dataset} {bench.recipe.name} {part} {method.key}"
         try:
             with one_writer(file, head) as mine:
                 if mine and (again or records.made_of(head) not in map(records.made_of, records.read(file))):
-                    made.append(measured(study, bench, method, head))
+                    with fits_kept_in(place_of(file, head, ".fit")):
+                        made.append(measured(study, bench, method, head))
                     records.append(file, made[-1])
                 else:
                     say(f"{where}: another process measures it, or just has")
                     continue
         except (AleatorError, torch.OutOfMemoryError, MemoryError) as error:
+            rmtree(place_of(file, head, ".fit"), ignore_errors=True)  # it would fail again: only killed fits go on
             failed.append(f"{where}: {error}")
             say(f"failed: {failed[-1]}")
             continue
@@ -104,9 +107,14 @@ def run(
 def one_writer(file: Path, head: Header) -> Iterator[bool]:
     """Inside, no other process measures the cell. The value is False if one does, and then this one must not."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    cell = hashlib.sha256(records.made_of(head).encode()).hexdigest()[:16]
-    with locked(file.with_name(f".{file.stem}-{cell}.lock")) as mine:
+    with locked(place_of(file, head, ".lock")) as mine:
         yield mine
+
+
+def place_of(file: Path, head: Header, ending: str) -> Path:
+    """A path beside the file of records that belongs to one cell."""
+    cell = hashlib.sha256(records.made_of(head).encode()).hexdigest()[:16]
+    return file.with_name(f".{file.stem}-{cell}{ending}")
 
 
 def header(study: Study, bench: Workbench, method: Method) -> Header:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from aleator.aur import AUR
 from aleator.data.simulate import World
@@ -18,7 +25,7 @@ from aleator.models.cache import ModelCache
 from aleator.recipe import RECIPES, Recipe
 from aleator.recommender import Recommender
 from aleator.studies.methods import Method, make, options_of
-from aleator.studies.records import Against, Chosen, Conventions, Measured, PairedTest
+from aleator.studies.records import Against, Chosen, Conventions, Measured, PairedTest, versions
 
 HELD = ("MF", "LGCN", "VAE")  # the backbones that many studies ask for: methods on them stay fitted
 TESTED = tuple(
@@ -27,6 +34,19 @@ TESTED = tuple(
     for metric in ("recall", "ndcg")
     for cut in (20, 50)
 )
+_kept: ContextVar[Path | None] = ContextVar("kept", default=None)  # where fits are kept while they run
+
+
+@contextmanager
+def fits_kept_in(folder: Path) -> Iterator[None]:
+    """Inside, each fit of a workbench is kept in this folder while it runs. One that was killed goes on from there."""
+    before = _kept.set(folder)
+    try:
+        yield
+    finally:
+        _kept.reset(before)
+        with suppress(OSError):  # it has unfinished fits
+            folder.rmdir()
 
 
 @dataclass(eq=False)
@@ -58,11 +78,19 @@ class Workbench:
             return system
         start, saved = time.perf_counter(), self.cache.saved
         split = self.split_for(method)
-        system = self.make(method, split).fit(split, cache=self.cache)
+        system = self.make(method, split).fit(split, cache=self.cache, checkpoint=self._checkpoint(method))
         self.seconds[method.key] = time.perf_counter() - start + self.cache.saved - saved
         if method.backbone in HELD and not method.settings:
             self._fitted[method.key] = system
         return system
+
+    def _checkpoint(self, method: Method) -> Path | None:
+        """The folder that keeps a fit, if fits are kept. What the bits of a fit depend on is in its name."""
+        folder = _kept.get()
+        if folder is None:
+            return None
+        about = [method.key, self.plain, self.conventions(), self.device, versions(), torch.get_num_threads()]
+        return folder / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
     def make(self, method: Method, split: Split | None = None) -> Recommender:
         """The method, not yet fitted."""
