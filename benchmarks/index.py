@@ -42,7 +42,8 @@ Search = Callable[[NDArray[np.float32], Numbers, int], Any]  # (vector, rows tha
 
 def make(args: Any) -> al.AUR:
     """An AUR whose estimator was trained for one epoch only."""
-    model, estimator = al.MF(dim=args.dim, l2=0.003), al.FactorEstimator(dim=args.estimator_dim, max_epochs=1)
+    model = al.MF(dim=args.dim, l2=0.003)
+    estimator = al.FactorEstimator(dim=args.estimator_dim, max_epochs=1, init="spectral")  # nothing races
     knobs: dict[str, Any] = {"lam": 0.5, "residuals": "in-sample", "unobserved": "constant", "device": args.device}
     return al.AUR(model, estimator=estimator, **knobs).fit(open_data(args))
 

@@ -10,7 +10,18 @@ import pytest
 import torch
 
 import aleator as al
-from aleator.device import BUDGETS, budget, fast_bfloat16, free_memory, require_memory, resolve_device
+from aleator import device as devices
+from aleator.device import (
+    BUDGETS,
+    budget,
+    fast_bfloat16,
+    free_memory,
+    in_smaller_blocks,
+    require_memory,
+    resolve_device,
+)
+from aleator.kernels import least_squares
+from aleator.uncertainty import step
 
 CPU = torch.device("cpu")
 
@@ -82,3 +93,53 @@ def test_a_forked_process_is_told_that_it_cannot_use_the_gpu_of_its_parent(monke
         with pytest.raises(al.AleatorError, match=r"its parent has used; start it anew \(spawn\)"):
             resolve_device(name)
     assert resolve_device("cpu") == CPU
+
+
+def test_where_the_memory_of_a_gpu_runs_out_it_goes_on_in_smaller_blocks(
+    split: al.Split, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A GPU is played by a limit on the size of blocks. All else, the results too, stays as it was."""
+    options: dict[str, Any] = {"dim": 4, "max_epochs": 2, "init": 0.01, "sampled_items": 10_000}
+
+    def fitted() -> al.AUR:
+        setting: dict[str, Any] = {"residuals": "loo", "unobserved": "model", "lam": 0.5}
+        return al.AUR(al.MF(dim=4, l2=0.1), estimator=al.FactorEstimator(**options), **setting).fit(split)
+
+    plenty = fitted()
+    expected = al.evaluate(plenty, split).to_dict()
+    monkeypatch.setattr(devices, "_halved", 0)
+    refused = list[str]()
+
+    def short(module: Any, name: str, size: str, most: int) -> None:
+        compute = getattr(module, name)
+
+        def limited(*args: Any, **more: Any) -> Any:
+            if getattr(budget(CPU), size) > most:
+                refused.append(name)
+                raise torch.OutOfMemoryError
+            return compute(*args, **more)
+
+        monkeypatch.setattr(module, name, limited)
+
+    whole = BUDGETS["cpu"]
+    short(least_squares, "_Problem", "least_squares_numbers", whole.least_squares_numbers >> 1)
+    short(step, "_chunks", "loss_pairs", whole.loss_pairs >> 2)
+    again = fitted()
+    assert refused == ["_Problem", "_chunks"]
+    assert torch.allclose(torch.as_tensor(again.score([0, 1, 2])), torch.as_tensor(plenty.score([0, 1, 2])), atol=1e-5)
+    assert capsys.readouterr().err.count("the memory of the GPU ran out") == 2
+    assert budget(CPU).score_bytes == whole.score_bytes // 4
+    assert budget(CPU).sampled_items == whole.sampled_items
+    found = al.evaluate(plenty, split).to_dict()
+    assert found["overall"] == pytest.approx(expected["overall"], abs=1e-12)
+
+
+def test_a_gpu_that_is_too_small_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_halved", 0)
+
+    @in_smaller_blocks
+    def never() -> None:
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(al.AleatorError, match="memory of the GPU is too small; take a smaller dim"):
+        never()

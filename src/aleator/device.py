@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import asdict, dataclass
+from functools import cache, wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 
 from aleator.errors import AleatorError, require
+from aleator.progress import note
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,19 @@ class Budget:
     dense_share: float  # an item-item matrix is stored dense from this share of nonzero entries on
 
 
+_BLOCKS = (  # what is halved where memory runs out; the others change results, or are no sizes of blocks
+    "score_bytes",
+    "loss_pairs",
+    "added_rows",
+    "product_numbers",
+    "least_squares_numbers",
+    "gram_numbers",
+    "calibration_scores",
+    "pmf_scores",
+    "expomf_pairs",
+)
+_HALVINGS = 8  # how often at most
+_halved = 0  # how often in this process
 _OWN = "start it anew (spawn) and load the model there, or load it with device cpu"
 BUDGETS = {
     "cpu": Budget(
@@ -68,8 +86,42 @@ BUDGETS = {
 
 
 def budget(device: torch.device) -> Budget:
-    """The budget for this kind of device."""
-    return BUDGETS[device.type]
+    """The budget for this kind of device. Its blocks are smaller once memory ran out."""
+    whole = BUDGETS[device.type]
+    if not _halved:
+        return whole
+    return Budget(**asdict(whole) | {name: halved(getattr(whole, name)) for name in _BLOCKS})
+
+
+def halved(size: int) -> int:
+    """The size of a block, halved as often as the memory of a GPU ran out."""
+    return max(size >> _halved, 1)
+
+
+def in_smaller_blocks(compute: Callable[P, R]) -> Callable[P, R]:
+    """A function that computes again in blocks of half the size where the memory of a GPU runs out.
+
+    Blocks stay small for the rest of the process. The function must not have changed anything when it is called again.
+    """
+
+    @wraps(compute)
+    def tried(*args: P.args, **options: P.kwargs) -> R:
+        while True:
+            try:
+                return compute(*args, **options)
+            except torch.OutOfMemoryError:
+                _halve()
+
+    return tried
+
+
+def _halve() -> None:
+    global _halved
+    if _halved == _HALVINGS:
+        raise AleatorError("the memory of the GPU is too small", "take a smaller dim or batch_size, or device cpu")
+    _halved += 1
+    torch.cuda.empty_cache()
+    note(f"the memory of the GPU ran out; it goes on in blocks of 1/{2**_halved} of the size")
 
 
 def resolve_device(name: str) -> torch.device:

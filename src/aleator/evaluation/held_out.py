@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
 from aleator.data.interactions import Interactions
+from aleator.device import in_smaller_blocks
 from aleator.evaluation.metrics import ndcg, recall
 from aleator.ranking.blend import discounts
 from aleator.ranking.top import blocks, hide, top_blends, top_k
@@ -104,6 +105,7 @@ class HeldOut:
 
         return self._measure(lists)
 
+    @in_smaller_blocks
     def _measure(self, lists: Scorings) -> Measured:
         """The metrics of each user, from the best items [B, n] of each scoring."""
         found: list[list[Tensor]] = [[], [], []]

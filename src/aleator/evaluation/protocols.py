@@ -20,6 +20,7 @@ from aleator.batches import Histories, Users, pieces
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
+from aleator.device import in_smaller_blocks
 from aleator.errors import AleatorError, require
 from aleator.evaluation.metrics import METRICS, gini
 from aleator.evaluation.report import Report
@@ -102,9 +103,7 @@ def evaluate(
     conventions, seen = recipe_of(recipe or model.recipe), split.everything
     tail, empty = tail or conventions.tail(split), empty or conventions.empty
     in_tail = torch.from_numpy(tail.mask(seen.popularity)).to(model.torch_device)
-    lists = _Lists(model, split, in_tail, cuts, memory)
-    with torch.no_grad():
-        per_user = _per_user(lists, empty)
+    lists, per_user = _evaluated(model, split, in_tail, cuts, memory, empty)
     return Report(
         users=seen.users.decode(lists.who.cpu().numpy()),
         per_user=per_user,
@@ -218,6 +217,16 @@ class _Lists:
                 f"tail_share@{cut}": float(shown[self.in_tail].sum() / total),
             }
         return found
+
+
+@in_smaller_blocks
+def _evaluated(
+    model: Scorer, split: Split, in_tail: Tensor, cuts: list[int], memory: int | None, empty: Empty
+) -> tuple[_Lists, dict[str, dict[str, NDArray[np.float64]]]]:
+    """The lists, and each metric of each user."""
+    lists = _Lists(model, split, in_tail, cuts, memory)
+    with torch.no_grad():
+        return lists, _per_user(lists, empty)
 
 
 def _per_user(lists: _Lists, empty: Empty) -> dict[str, dict[str, NDArray[np.float64]]]:

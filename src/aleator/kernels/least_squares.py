@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
-from aleator.device import budget
+from aleator.device import budget, in_smaller_blocks
 from aleator.kernels.ragged import history_sum, pair_products
 
 
@@ -17,6 +17,7 @@ def weighted_gram(factors: Tensor, mu: float) -> Tensor:
     return mu * factors.T @ factors
 
 
+@in_smaller_blocks
 def least_squares(factors: Tensor, rows: Histories, mu: float, l2: Tensor, gram: Tensor | None = None) -> Tensor:
     """The x of each row that minimises sum_i w_i (<x, y_i> - Y_i)^2 + l2 |x|^2, [n_rows, dim].
 
@@ -32,6 +33,7 @@ def least_squares(factors: Tensor, rows: Histories, mu: float, l2: Tensor, gram:
     return solved
 
 
+@in_smaller_blocks
 def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Tensor:
     """<x, y_i> of each pair of the rows, [n], where x is solved as if that pair were unobserved (weight `mu`, Y = 0).
 

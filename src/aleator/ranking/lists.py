@@ -16,6 +16,7 @@ from aleator.data.arrays import Array, flat, picked
 from aleator.data.attributes import Where, matching
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
+from aleator.device import in_smaller_blocks
 from aleator.errors import AleatorError, require
 from aleator.progress import each
 from aleator.ranking.contributions import as_lists, check_count, history_items
@@ -131,6 +132,7 @@ class Ranked:
     columns: dict[str, Array]  # rank, score and what stands beside it, [n] each; lists of dense ids are [n, explain]
 
 
+@in_smaller_blocks
 def ranked(
     of: Recommender,
     users: Users,

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Users
-from aleator.device import budget
+from aleator.device import budget, halved
 from aleator.ranking.blend import blend
 
 Score = Callable[[Users, Tensor | None], Tensor]  # (users, items or None for all) -> [B, n]
@@ -99,7 +99,8 @@ def hide(scores: Tensor, users: Users, first: int = 0) -> None:
 
 def blocks(n_users: int, n_items: int, device: torch.device, memory: int | None = None) -> tuple[int, int]:
     """How many users and how many items to score at a time within `memory` bytes."""
-    cells = max((memory or budget(device).score_bytes) // (4 * _COPIES), 1)
+    most = budget(device).score_bytes if memory is None else halved(memory)
+    cells = max(most // (4 * _COPIES), 1)
     items = min(n_items, max(cells, 1))
     return max(min(n_users, cells // items), 1), items
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
 from aleator.checkpoint.checks import Figure
+from aleator.device import in_smaller_blocks
 from aleator.errors import require
 from aleator.progress import note
 from aleator.training.journal import Step, step
@@ -194,14 +195,20 @@ class _Run:
     def _step(self, users: Users) -> None:
         loop, optimizer = self.loop, self.optimizer
         with products(loop.exact, loop.device):
-            optimizer.zero_grad(set_to_none=True)
-            mean = self.loss(users, self.draws) / len(users)
-            if mean.requires_grad:
-                mean.backward()  # type: ignore[no-untyped-call]
+            mean = self._slopes(users)
         if loop.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, loop.clip)
         optimizer.step()
         self.total += mean.detach() * len(users)
+
+    @in_smaller_blocks
+    def _slopes(self, users: Users) -> Tensor:
+        """The mean loss of a batch. Its gradients are in the parameters."""
+        self.optimizer.zero_grad(set_to_none=True)
+        mean = self.loss(users, self.draws) / len(users)
+        if mean.requires_grad:
+            mean.backward()  # type: ignore[no-untyped-call]
+        return mean
 
     def state(self) -> Content:
         """Facts for JSON, and tensors by name."""
