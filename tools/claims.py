@@ -296,21 +296,21 @@ SHIFTED, SIZED = ("yelp2018", "ml-10m"), ("yelp2018", "ml-100k")  # those of pop
 
 def shifted(dataset: str, way: str, method: str, metric: str, divided: bool = False) -> float:
     """A figure of the study popularity_shift. `divided`: of the scores of MF divided by a power of popularity."""
-    settings = {popularity_shift.WAY: way} | (popularity_shift.CONTROL.settings if divided else {})
+    settings = {popularity_shift.WAY: way, **(popularity_shift.CONTROL.settings if divided else {})}
     return mean(rows("beyond", dataset, "popularity_shift"), *default.SHOWN[metric], method, settings)
 
 
 def sizes(dataset: str, method: str, shown: str = "Recall@20") -> list[float]:
     """A metric of a method at each embedding size of the study fairness."""
     protocol, metric = default.SHOWN[shown]
-    return [row["metrics"][protocol][metric] for row in rows("fairness", dataset) if row["method"] == method]
+    return [row["metrics"][protocol][metric] or 0.0 for row in rows("fairness", dataset) if row["method"] == method]
 
 
 def by_alpha(dataset: str, *, random: bool) -> dict[float, float]:
     """Tail-absolute Recall@50 of MF-AUR by alpha, in the first seed, from the chosen or from a random start."""
     found = [row for row in rows("alpha", dataset) if row["seed"] == 0 and alpha.OPTION in row.get("settings", {})]
     own = [row for row in found if (alpha.START in row["settings"]) == random]
-    return {row["settings"][alpha.OPTION]: row["metrics"]["tail_absolute"]["recall@50"] for row in own}
+    return {row["settings"][alpha.OPTION]: row["metrics"]["tail_absolute"]["recall@50"] or 0.0 for row in own}
 
 
 def alphas(random: bool) -> str:
@@ -381,7 +381,7 @@ def significant(way: str) -> bool:
         for test in row["against"]["tests"] if "against" in row else []:
             if test["protocol"].startswith(way) and test["metric"].startswith("recall"):
                 place = row["method"], test["protocol"], test["metric"]
-                found.setdefault(place, []).append(test["p"] < 0.05 and test["change"] > 0)
+                found.setdefault(place, []).append((test["p"] or 0) < 0.05 and (test["change"] or 0) > 0)
     return any(map(all, found.values()))
 
 
@@ -720,7 +720,8 @@ def on_board(method: str) -> float:
 
 def best_on_board() -> float:
     """The highest Recall@20 of the rows of the leaderboard on Yelp2018."""
-    return max(row["recall@20"] for row in leaderboard.board()["rows"] if row["dataset"] == "yelp2018")
+    found: list[float] = [row["recall@20"] for row in leaderboard.board()["rows"] if row["dataset"] == "yelp2018"]
+    return max(found)
 
 
 def corrected(residuals: str) -> float:

@@ -119,13 +119,13 @@ def narrow(table: Table) -> Table:
 
 def joint_table() -> str:
     """How many epochs of joint training validation keeps, for each dataset and method: one run for each rate and seed."""
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str], list[float]] = {}
     for run in claims.joint_runs():
         found.setdefault((run["dataset"], run["method"]), []).append(run["chosen"]["joint_epochs"])
     lines = ["| dataset | method | runs | epochs kept | runs that keep none |", "|---|---|---|---|---|"]
     for (dataset, method), kept in found.items():
         least, most = min(kept), max(kept)
-        span = f"{least} to {most}" if least < most else f"{most}"
+        span = f"{least:.0f} to {most:.0f}" if least < most else f"{most:.0f}"
         lines.append(f"| {dataset} | {method} | {len(kept)} | {span} | {kept.count(0)} |")
     return "\n".join(lines)
 
