@@ -381,7 +381,9 @@ def significant(way: str) -> bool:
         for test in row["against"]["tests"] if "against" in row else []:
             if test["protocol"].startswith(way) and test["metric"].startswith("recall"):
                 place = row["method"], test["protocol"], test["metric"]
-                found.setdefault(place, []).append((test["p"] or 0) < 0.05 and (test["change"] or 0) > 0)
+                found.setdefault(place, []).append(
+                    test["p"] is not None and test["p"] < 0.05 and (test["change"] or 0) > 0
+                )
     return any(map(all, found.values()))
 
 
