@@ -144,6 +144,7 @@ def test_the_tables_are_those_of_the_results(update: Any) -> None:
     for place, text in update.places(draw=False).items():
         page = PAGES[f"docs/results/{place}.md"]
         assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
+    assert f"<!-- joint -->\n{update.joint_table()}\n<!-- /joint -->" in PAGES["docs/results/variants.md"]
     assert f"<!-- cost -->\n{update.cost_table()}\n<!-- /cost -->" in PAGES["docs/reproduce.md"]
 
 

@@ -30,12 +30,10 @@ from common import _short  # noqa: E402
 
 from aleator.studies.beyond import default  # noqa: E402
 from aleator.studies.methods import DEFAULT, under_aur  # noqa: E402
-from aleator.studies.paper.main import SHOWN  # noqa: E402
 from aleator.studies.records import about, without_folders  # noqa: E402
 from aleator.studies.report import report as reporting  # noqa: E402
 from aleator.studies.report.tables import Cell, Table  # noqa: E402
 
-JOINT = ("ml-100k", "adressa")
 PERFORMANCE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "docs" / "results"
 FIGURES = ROOT / "docs" / "figures"
@@ -119,22 +117,16 @@ def narrow(table: Table) -> Table:
     return Table([names[n] for n in kept], [[cell(row, n) for n in kept] for row in table.rows], table.caption)
 
 
-def seeds_table(files: list[str]) -> str:
-    """The mean over seeds of each method, and the lowest and highest."""
-    lines = [
-        "| dataset | | R@20 | R@50 | tail absolute R@50 | tail relative R@50 | seeds |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for file in files:
-        found: dict[str, list[dict[str, Any]]] = {}
-        for row in rows(file):
-            found.setdefault(row["method"], []).append(row)
-        for method, runs in found.items():
-            cells = []
-            for protocol, metric in SHOWN:
-                values = [run["metrics"][protocol][metric] for run in runs]
-                cells.append(f"{sum(values) / len(values):.4f} ({min(values):.4f} to {max(values):.4f})")
-            lines.append(f"| {runs[0]['dataset']} | {method} | {' | '.join(cells)} | {len(runs)} |")
+def joint_table() -> str:
+    """How many epochs of joint training validation keeps, for each dataset and method: one run for each rate and seed."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in claims.joint_runs():
+        found.setdefault((run["dataset"], run["method"]), []).append(run["chosen"]["joint_epochs"])
+    lines = ["| dataset | method | runs | epochs kept | runs that keep none |", "|---|---|---|---|---|"]
+    for (dataset, method), kept in found.items():
+        least, most = min(kept), max(kept)
+        span = f"{least:.0f} to {most:.0f}" if least < most else f"{most:.0f}"
+        lines.append(f"| {dataset} | {method} | {len(kept)} | {span} | {kept.count(0)} |")
     return "\n".join(lines)
 
 
@@ -273,7 +265,7 @@ def update() -> None:
     for name, table in (("claims", claims.claims_table()), ("evidence", claims.evidence_table())):
         put(RESULTS / "index.md", name, table)
     put(ROOT / "docs" / "reproduce.md", "cost", cost_table())
-    put(RESULTS / "variants.md", "joint", seeds_table([f"joint/{name}.jsonl" for name in JOINT]))
+    put(RESULTS / "variants.md", "joint", joint_table())
     for place, text in performance().items():
         put(PERFORMANCE, place, text)
     pictures()
