@@ -24,6 +24,7 @@ from aleator.studies.workbench import Workbench, chosen
 
 MOST_USERS, MOST_ITEMS = 2000, 400
 DRAWN = "MF"  # the backbone whose scatter is drawn
+ROUNDING = 1e-12  # a spread that is a smaller share of the numbers is rounding
 
 
 def cells(bench: Workbench) -> list[Method]:
@@ -46,10 +47,12 @@ def squares(aur: AUR, users: Users, seen: Users) -> tuple[Tensor, Tensor, Tensor
 
 
 def pearson(x: Tensor, y: Tensor, kept: Tensor) -> Tensor:
-    """[B] Pearson's correlation of the rows of x and y, [B, n], over the entries kept; NaN where one does not vary."""
-    n = kept.sum(1, keepdim=True)
+    """[B] Pearson's correlation of the rows of x and y, [B, n], over the entries kept; 0 where one does not vary."""
+    n = kept.sum(1, keepdim=True).clamp_min(1)
+    size = ((x * kept).square().sum(1) * (y * kept).square().sum(1)).sqrt()
     x, y = ((v - (v * kept).sum(1, keepdim=True) / n) * kept for v in (x, y))
-    return (x * y).sum(1) / (x.square().sum(1) * y.square().sum(1)).sqrt()
+    spread = (x.square().sum(1) * y.square().sum(1)).sqrt()
+    return torch.where(spread > ROUNDING * size, (x * y).sum(1) / spread, 0.0)
 
 
 def measure(bench: Workbench, method: Method) -> Measured:
@@ -59,7 +62,6 @@ def measure(bench: Workbench, method: Method) -> Measured:
     with torch.no_grad():
         some = batches(aur, split, evenly(who, MOST_USERS))
         found = torch.cat([pearson(*squares(aur, users, seen)) for users, seen in some]).cpu().numpy()
-    found = found[np.isfinite(found)]
     low, high = np.quantile(found, [0.05, 0.95])
     row: Measured = {
         "metrics": {
