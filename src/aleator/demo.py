@@ -306,7 +306,7 @@ def _add_learned(page: Page, demo: Demo) -> None:
 
     aur, popularity = demo.aur, demo.aur.fitted.popularity
     page.section(
-        "What was learned", "A high uncertainty means that a missing label is probably wrong, so it raises an item."
+        "What was learned", "A high uncertainty means that a missing label may be wrong, so it raises an item."
     )
     r, sigma = mean_parts(aur)
     page.figure(

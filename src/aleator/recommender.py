@@ -444,7 +444,7 @@ class Recommender(Configurable, ABC):
         """Which items of a user's history the score of an item comes from: its expectation, and its uncertainty.
 
         An item that adds to the uncertainty raises the score as one that adds to the expectation does: it says that the
-        zero of the pair is probably wrong.
+        zero of the pair may be wrong.
 
         A score that is a sum over the history has terms. They and `rest` add up to the score. The rest is what no item
         of the history accounts for, such as the prior of popularity. For other scores, a contribution is the score of

@@ -62,7 +62,7 @@ class AUR(Recommender):
 
     A model estimates the expectation r of each label, and an estimator its log-variance s. The score of a pair is
     lam * r / c_r + (1 - lam) * s / c_s, where c is the spread of a part among the items of a user. A high uncertainty
-    raises an item, since its zero is probably wrong. `lam` is the knob: 1 is the expectation alone (safe), 0 the
+    raises an item, since its zero may be wrong. `lam` is the knob: 1 is the expectation alone (safe), 0 the
     uncertainty alone (exploratory). The score is divided by popularity^`discount`, which has nothing to do with
     uncertainty: both parts follow popularity more than the items that people take next do. "auto" chooses lam and the
     discount together on the validation part, by `select` (`choose_lam`).
@@ -469,7 +469,7 @@ class AUR(Recommender):
         return self.model.score(self.users(users), items)
 
     def uncertainty(self, users: Who, items: Sequence[Any] | None = None) -> Tensor:
-        """The uncertainty sigma of users against items. Where it is high, a zero is probably wrong.
+        """The uncertainty sigma of users against items. Where it is high, a zero may be wrong.
 
         Args:
             users: User ids, or {name: [item ids]} for newcomers.

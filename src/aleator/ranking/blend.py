@@ -29,7 +29,7 @@ def uncertainty(log_variance: Tensor, k: float) -> Tensor:
 
 
 def blend(one: Tensor, other: Tensor, lam: float) -> Tensor:
-    """lam * a + (1 - lam) * b, elementwise. A high uncertainty raises an item: its zero is probably wrong."""
+    """lam * a + (1 - lam) * b, elementwise. A high uncertainty raises an item: its zero may be wrong."""
     if lam == 1:
         return one.clone()  # an infinite uncertainty times 0 would be NaN
     return lam * one + (1 - lam) * other
