@@ -17,7 +17,7 @@ from aleator.studies.methods import DEFAULT, FLOORS, Method
 from aleator.studies.paper.main import METRICS, sentences
 from aleator.studies.records import Record
 from aleator.studies.report.cells import Cell, Shown
-from aleator.studies.report.tables import Block, Table, count, figure_of, mean_of, seeds_of
+from aleator.studies.report.tables import Block, Table, count, figure_of, mean_of, over_seeds, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy
 
@@ -60,6 +60,8 @@ def show(rows: Sequence[Record]) -> list[Block]:
         "chosen on validation. But some default values were found with test figures of Yelp2018 in view.",
         "Here and there, Recall@k divides by all test items of a user, and the ideal of NDCG@k has at most k of them. "
         "BARS asks for 64 dimensions. Ours are not bound to that.",
+        rule(rows),
+        over_seeds(rows),
     )
     return [Table(["method", "by", *METRICS, "chosen on", "seeds"], [line for _, line in lines], caption)]
 

@@ -17,7 +17,7 @@ from aleator.studies.methods import DEFAULT, FLOORS, OF_STUDY, Method, under_aur
 from aleator.studies.paper.main import SHOWN, sentences
 from aleator.studies.records import Measured, Record
 from aleator.studies.report.cells import Cell, number
-from aleator.studies.report.tables import Block, Table, count, figure_of, seeds_of, signs, words
+from aleator.studies.report.tables import Block, Table, count, figure_of, over_seeds, rule, seeds_of, signs, words
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy, tests_against
 
@@ -72,6 +72,9 @@ def show(rows: Sequence[Record]) -> list[Block]:
             "The validation part is drawn like the test part. All methods have default options.",
             "The correlation is that of an item's popularity in train and test. The tail holds half of the training "
             "pairs. Users without a tail test item are skipped.",
+            rule(rows),
+            "The power of popularity is chosen by the same rule.",
+            over_seeds(rows),
             signs(BARE.name),
         )
         tables.append(Table(heads, lines, caption))

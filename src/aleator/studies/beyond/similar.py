@@ -26,7 +26,7 @@ from aleator.studies import records
 from aleator.studies.methods import DEFAULT, FLOORS, Method, key_of, under_aur
 from aleator.studies.records import Figures, Measured, Record
 from aleator.studies.report.cells import Cell
-from aleator.studies.report.tables import Block, Table, count, figure_of, over_seeds, seeds_of
+from aleator.studies.report.tables import Block, Table, count, figure_of, over_seeds, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
@@ -178,7 +178,7 @@ def show(rows: Sequence[Record]) -> list[Block]:
         f"{records.about(rows)}: the share of held-out items whose next item, by the same user, is among the {K} most "
         f"similar ones. It is a mean over {rows[0]['users']} users with {rows[0]['pairs']} such steps. See which "
         f"similarity finds next items, and which finds those of the tail. `similar_items` uses the {USED}. All methods "
-        f"have default options. {over_seeds(rows)}".strip()
+        f"have default options. {rule(rows)} {over_seeds(rows)}".strip()
     )
     heads = ["method", "similarity", f"recall@{K}", f"tail recall@{K}", "share of tail items in the lists", "seeds"]
     return [Table(heads, lines, caption)]
