@@ -74,6 +74,8 @@ PLAN = (
     Pieces("mislabelled default", WORLDS, seeds=5),
     Pieces("main mislabelled", ("coat",), seeds=5),
     Pieces("front", ("yelp2018",), seeds=1),
+    Pieces("grafts", ("yelp2018", "ml-10m"), seeds=1),
+    Pieces("time", ("yelp2018",), seeds=1),  # seconds of an epoch: run it when nothing else runs
 )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,12 @@ from aleator.studies.records import Record
 from aleator.studies.report import report as reporting
 from aleator.studies.report.plots import pareto
 from aleator.studies.report.tables import DOWN, UP, Table, figure_of, interval, over_seeds, rule
-from aleator.studies.reproduce import BEYOND, NAMES, RECIPES, label, reproduce, studies
+from aleator.studies.reproduce import BEYOND, NAMES, PAPER, RECIPES, label, reproduce, studies
 from aleator.studies.study import run
 from aleator.studies.workbench import Workbench, accuracy
 from tests.studies.making import against, paired_test, record
 
+ROOT = Path(__file__).parents[2]
 KEYS = {"study", "dataset", "recipe", "tail", "empty", "method", "seed", "metrics", "config", "seconds", "peak_memory"}
 KEYS |= {"machine", "versions", "command"}
 
@@ -385,3 +388,11 @@ def test_the_front_is_what_nothing_beats() -> None:
     points = [(1.0, 1.0), (2.0, 0.5), (0.5, 0.9), (2.0, 0.4), (3.0, 0.1), (1.5, 0.5)]
     assert pareto(points) == [(1.0, 1.0), (2.0, 0.5), (3.0, 0.1)]
     assert pareto([]) == []
+
+
+def test_the_pieces_of_a_whole_run_hold_every_study() -> None:
+    shown = subprocess.run(
+        [sys.executable, ROOT / "tools/pieces.py"], check=True, capture_output=True, text=True
+    ).stdout
+    named = {word for line in shown.splitlines() for word in line.partition(" --")[0].split()[3:]}
+    assert named == {*PAPER, *BEYOND}

@@ -18,14 +18,14 @@ from aleator.data.splits import Split
 from aleator.evaluation.protocols import evaluate
 from aleator.recommender import Recommender
 from aleator.studies import records
-from aleator.studies.methods import DEFAULT, Method, under_aur
+from aleator.studies.methods import DEFAULT, FLOORS, Method, under_aur
 from aleator.studies.records import Figures, Measured, Record
 from aleator.studies.report.cells import Cell, Shown
 from aleator.studies.report.tables import Block, Table, count, figure_of, mean_of, over_seeds, rule, seeds_of
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, chosen
 
-METHODS = (DEFAULT, under_aur("MF"), under_aur("FISM"), "MF")
+METHODS = (*FLOORS, DEFAULT, under_aur("MF"), under_aur("FISM"), "MF")
 SHARES = (0.01, 0.1)  # of the training pairs that come late
 STALE, UPDATED, REFITTED = "stale", "updated", "fitted again"
 SHOWN = {
@@ -128,6 +128,9 @@ def measure(bench: Workbench, method: Method) -> Measured:
     metrics: Figures = {}
     for share in SHARES:
         late, name = parted(split, share, bench.seed), f"{share:.0%}"
+        metrics[f"{REFITTED} {name}"] = {**figures(bench, system, late), "seconds": bench.seconds[method.key]}
+        if method.name in FLOORS:
+            continue
         early = bench.on(f"update {name}", lambda late=late: late.early)  # type: ignore[misc]
         stale = early.fit(method)
         start = time.perf_counter()
@@ -135,7 +138,6 @@ def measure(bench: Workbench, method: Method) -> Measured:
         seconds = time.perf_counter() - start
         metrics[f"{STALE} {name}"] = {**figures(bench, stale, late), "seconds": 0.0}
         metrics[f"{UPDATED} {name}"] = {**figures(bench, updated, late), "seconds": seconds}
-        metrics[f"{REFITTED} {name}"] = {**figures(bench, system, late), "seconds": bench.seconds[method.key]}
         metrics[f"late {name}"] = {each: float(n) for each, n in updated.updated.items()}
     return {"metrics": metrics, "chosen": chosen(system), "config": system.options()}
 
@@ -147,14 +149,15 @@ def show(rows: Sequence[Record]) -> list[Block]:
         lines: list[list[Cell]] = []
         for method, runs in seeds_of(rows).items():
             whole = mean_of(runs, f"{REFITTED} {name}", "seconds")
-            for way in (STALE, UPDATED, REFITTED):
+            for way in (STALE, UPDATED, REFITTED) if method not in FLOORS else (REFITTED,):
                 seconds = mean_of(runs, f"{way} {name}", "seconds")
                 took: list[Cell] = [None, None]
                 if way != STALE:
                     took = [Shown(f"{seconds:.1f}", seconds), Shown(f"{whole / seconds:.0f}", whole / seconds)]
                 found = (figure_of(runs, f"{way} {name}", metric) for metric in SHOWN)
                 lines.append([method, way, *found, *took, count(len(runs))])
-        new = {each: mean_of(rows, f"late {name}", each) for each in ("pairs", "users", "items")}
+        updated = [row for row in rows if row["method"] not in FLOORS]
+        new = {each: mean_of(updated, f"late {name}", each) for each in ("pairs", "users", "items")}
         caption = (
             f"{records.about(rows)}: {name} of the training pairs come late ({new['pairs']:,.0f} pairs, with "
             f"{new['users']:,.0f} new users and {new['items']:,.0f} new items, in the mean over seeds). See how much of "
