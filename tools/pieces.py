@@ -4,12 +4,16 @@
 
 A piece is some studies on one dataset, one recipe and one seed, with methods that share a fit. Pieces do not wait for
 each other, and cells that have a record are passed over. So any number may run at a time, and a run that was cut off goes
-on where it stopped. The first lines are the pieces that take longest. `--only WORD` prints those that contain the word.
+on where it stopped. The first lines are the pieces that take longest. `--only WORD` prints those that contain the word,
+and `--missing` those that have a cell without a record. It opens the datasets for that.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -84,11 +88,19 @@ def lines(plan: Sequence[Pieces] = PLAN) -> list[str]:
     return [line for pieces in plan for line in pieces.lines()]
 
 
+def is_made(line: str) -> bool:
+    """Whether all cells of a piece have a record."""
+    told = subprocess.run([sys.executable, *shlex.split(line)[1:], "--dry"], capture_output=True, text=True, check=True)
+    return not told.stdout.strip()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", help="folder of records; by default the `results` of the working directory")
     parser.add_argument("--only", action="append", default=[], help="print the pieces that contain this; repeatable")
+    parser.add_argument("--missing", action="store_true", help="leave out the pieces whose cells all have records")
     wanted = parser.parse_args()
     for line in lines():
-        if all(word in line for word in wanted.only):
-            print(line + (f" --out {wanted.out}" if wanted.out else ""))
+        whole = line + (f" --out {wanted.out}" if wanted.out else "")
+        if all(word in line for word in wanted.only) and not (wanted.missing and is_made(whole)):
+            print(whole, flush=True)

@@ -80,6 +80,16 @@ def test_what_has_a_record_is_not_measured_again(results: Path, tiny: Path) -> N
     assert (said, len(rows_of(results))) == ([], before)
 
 
+def test_a_dry_run_names_the_cells_without_a_record_and_measures_none(tiny: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    some: dict[str, Any] = {"quick": True, "out": tmp_path, "say": said.append}
+    reproduce(["main"], [str(tiny)], methods=["MF"], **some)
+    said.clear()
+    reproduce(["main"], [str(tiny)], methods=["MF", "Popularity"], dry=True, **some)
+    assert said == ["main tiny ours seed 0 (1 of 2) Popularity"]
+    assert [row["method"] for row in rows_of(tmp_path)] == ["MF"]
+
+
 def test_some_methods_alone_can_be_measured(tiny: Path, tmp_path: Path) -> None:
     some: dict[str, Any] = {"quick": True, "out": tmp_path, "say": lambda line: None}
     reproduce(["main"], [str(tiny)], methods=["MF-AUR"], seeds=2, **some)

@@ -39,6 +39,7 @@ def reproduce(
     again: Annotated[
         bool, typer.Option("--again", help="Measure again what has a record; the latest record counts.")
     ] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="Say which cells have no record, and measure none.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder of records. What has a record there is not measured again.")
     ] = None,
@@ -66,11 +67,12 @@ def reproduce(
         out=out,
         quick=quick,
         again=again,
+        dry=dry,
         device=device,
         data_root=data_root,
         say=lambda line: print(line, file=sys.stderr if json else sys.stdout, flush=True),
     )
-    page = reporting.write(out, out / "report") if report else None
+    page = reporting.write(out, out / "report") if report and not dry else None
     if json:
         show_json({"out": str(out), "report": page and str(page), "failed": failed})
     elif page:

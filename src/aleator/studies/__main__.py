@@ -19,6 +19,7 @@ parser.add_argument("--out", type=Path, default=Path("results"), help="folder of
 parser.add_argument("--data-root", type=Path, help="folder with dataset archives or raw files")
 parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
 parser.add_argument("--quick", action="store_true", help="train briefly, to try things out")
+parser.add_argument("--dry", action="store_true", help="say which cells have no record, and measure none")
 parser.add_argument("--again", action="store_true", help="measure again what has a record")
 
 if __name__ == "__main__":

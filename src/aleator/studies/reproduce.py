@@ -80,11 +80,12 @@ def reproduce(
     out: Path = Path("results"),
     quick: bool = False,
     again: bool = False,
+    dry: bool = False,
     device: str = "auto",
     data_root: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> list[str]:
-    """Measure what is missing in `out`. Returns the cells that failed, with the reason.
+    """Measure what is missing in `out`, or say what that is, with `dry`. Returns the cells that failed, with the reason.
 
     Without methods, each study measures all of its methods. Without datasets, all that are at hand are used. Without a
     recipe, all are used where the paper has figures for the dataset, and ours elsewhere. Recipe paper, which is slow, is
@@ -105,7 +106,7 @@ def reproduce(
                 for study in wanted:
                     asked = recipe is not None or used != "paper" or study.released
                     if asked and (not seed or study.seeds):
-                        failed += run(study, bench, out, again=again, say=say, methods=methods)[1]
+                        failed += run(study, bench, out, again=again, dry=dry, say=say, methods=methods)[1]
     return failed
 
 

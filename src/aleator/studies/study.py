@@ -62,12 +62,14 @@ def run(
     out: Path,
     *,
     again: bool = False,
+    dry: bool = False,
     say: Callable[[str], None] = print,
     methods: Sequence[str] = (),
 ) -> tuple[list[Record], list[str]]:
     """Measure the cells that have no record yet (or all, with `again`), and add one line to the file for each.
 
-    `methods` limits the cells to these. Returns the new records, and the cells that failed with the reason.
+    `methods` limits the cells to these. With `dry` it says which cells it would measure, and measures none. Returns the
+    new records, and the cells that failed with the reason.
     """
     if not study.applies(bench):
         return [], []
@@ -85,6 +87,9 @@ def run(
         name = f"{study.name} {study.part}".strip()
         part = f"seed {bench.seed} ({number} of {len(cells)})"
         where = f"{name} {bench.dataset} {bench.recipe.name} {part} {method.key}"
+        if dry:
+            say(where)
+            continue
         try:
             with one_writer(file, head) as mine:
                 if mine and (again or records.made_of(head) not in map(records.made_of, records.read(file))):
