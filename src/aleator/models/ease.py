@@ -122,14 +122,16 @@ def _inverse(gram: Tensor, l2: float) -> Tensor:
     It is computed in float64 for a small catalogue. Otherwise it is computed in float32, and again in float64 if that
     fails and memory allows it.
     """
-    gram.diagonal().add_(l2)
+    diagonal = gram.diagonal().clone()
     kinds = [torch.float64] if len(gram) <= _SMALL else [torch.float32]
     if kinds == [torch.float32] and 3 * 8 * len(gram) ** 2 <= free_memory(gram.device):
         kinds.append(torch.float64)
     for kind in kinds:
-        root, failed = torch.linalg.cholesky_ex(gram.to(kind))
+        matrix = gram.to(kind)
+        torch.add(diagonal.to(kind), l2, out=matrix.diagonal())  # float32 would lose a small l2
+        root, failed = torch.linalg.cholesky_ex(matrix)
         if not int(failed):
-            del gram  # its memory is needed
+            del gram, matrix  # their memory is needed
             found: Tensor = torch.cholesky_inverse(root)
             return found.float()
     raise AleatorError(f"an l2 of {l2:g} is too small for this data: X'X + l2 I is singular", "raise l2")
