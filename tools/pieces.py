@@ -90,7 +90,9 @@ def lines(plan: Sequence[Pieces] = PLAN) -> list[str]:
 
 def is_made(line: str) -> bool:
     """Whether all cells of a piece have a record."""
-    told = subprocess.run([sys.executable, *shlex.split(line)[1:], "--dry"], capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, *shlex.split(line)[1:], "--dry"], stdout=subprocess.PIPE, text=True)
+    if told.returncode:
+        raise SystemExit(f"--missing cannot tell what this piece lacks: {line}")
     return not told.stdout.strip()
 
 

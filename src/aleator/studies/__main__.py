@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from aleator.errors import AleatorError
 from aleator.recipe import RECIPES
 from aleator.studies.reproduce import reproduce
 
@@ -25,6 +26,9 @@ parser.add_argument("--again", action="store_true", help="measure again what has
 if __name__ == "__main__":
     wanted = vars(parser.parse_args())
     names, datasets, methods = (wanted.pop(name) for name in ("study", "dataset", "method"))
-    failed = reproduce(names, datasets, methods=methods, **wanted)
+    try:
+        failed = reproduce(names, datasets, methods=methods, **wanted)
+    except AleatorError as error:
+        raise SystemExit(f"error: {error}") from None
     if failed:
         raise SystemExit("\n".join(["These could not be measured:", *failed]))
