@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -90,10 +88,15 @@ def lines(plan: Sequence[Pieces] = PLAN) -> list[str]:
 
 def is_made(line: str) -> bool:
     """Whether all cells of a piece have a record."""
-    told = subprocess.run([sys.executable, *shlex.split(line)[1:], "--dry"], stdout=subprocess.PIPE, text=True)
-    if told.returncode:
-        raise SystemExit(f"--missing cannot tell what this piece lacks: {line}")
-    return not told.stdout.strip()
+    from aleator.errors import AleatorError
+    from aleator.studies.__main__ import measure
+
+    lacking: list[str] = []
+    try:
+        measure([*shlex.split(line)[3:], "--dry"], lacking.append)
+    except AleatorError as error:
+        raise SystemExit(f"--missing cannot tell what this piece lacks: {line}\nerror: {error}") from None
+    return not lacking
 
 
 if __name__ == "__main__":

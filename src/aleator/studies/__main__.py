@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aleator.errors import AleatorError
@@ -23,11 +24,17 @@ parser.add_argument("--quick", action="store_true", help="train briefly, to try 
 parser.add_argument("--dry", action="store_true", help="say which cells have no record, and measure none")
 parser.add_argument("--again", action="store_true", help="measure again what has a record")
 
-if __name__ == "__main__":
-    wanted = vars(parser.parse_args())
+
+def measure(words: Sequence[str] | None = None, say: Callable[[str], None] = print) -> list[str]:
+    """Do what a command line says, by default that of this process. Returns the cells that failed, with the reason."""
+    wanted = vars(parser.parse_args(words))
     names, datasets, methods = (wanted.pop(name) for name in ("study", "dataset", "method"))
+    return reproduce(names, datasets, methods=methods, say=say, **wanted)
+
+
+if __name__ == "__main__":
     try:
-        failed = reproduce(names, datasets, methods=methods, **wanted)
+        failed = measure()
     except AleatorError as error:
         raise SystemExit(f"error: {error}") from None
     if failed:
