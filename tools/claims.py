@@ -209,7 +209,7 @@ def released() -> Claim:
     return Claim(
         "AUR reaches its published figures with the released program's options: Adressa",
         "fails: bare MF and MultVAE are at their published Recall@20, within the interval over seeds, and neither AUR "
-        "is. LightGCN's training ends early, at the level of Popularity (one seed)",
+        "is. LightGCN's training ends early, at the level of Popularity (two seeds)",
         "main.md",
         ("main/adressa.jsonl",),
         lambda: f"recipe paper, chosen on test: {told(lambda name: float(np.mean(recalls(name))))}",
