@@ -21,10 +21,11 @@ FLOORS = {
     for needed in map(Requirement, [*ABOUT["dependencies"], *EXTRAS["frames"], *EXTRAS["tune"]])
 }
 FRAMES = [
-    "tests/data",
+    "tests/data/test_formats.py",
+    "tests/data/test_frames.py",
+    "tests/data/test_reading.py",
+    "tests/data/test_attributes.py",
     "tests/batch",
-    "tests/export/test_export.py",
-    "tests/cli/test_verbs.py",
     "tests/cli/test_messy_file.py",
 ]
 NUMBERS = [
@@ -51,13 +52,13 @@ TESTS = {  # of each dependency: what touches it
     "optuna": ["tests/tuning"],
     "scikit-learn": ["tests/tuning"],
 }
-MOST = ["tests/contracts/test_estimators.py", *FOLDERS, *FRAMES[:3], *TESTS["typer"]]
+MOST = ["tests/contracts/test_estimators.py", "tests/golden", *FRAMES, *TESTS["typer"]]
 
 
 def check(session: nox.Session, *needed: str, tests: list[str]) -> None:
     """Install the library with these requirements, and run the tests."""
     constraints = () if any(one.startswith("torch") for one in needed) else ("-c", "constraints.txt")
-    session.install(*constraints, *needed, "-e", ".[frames,tune]", "pytest", "hypothesis", "packaging")
+    session.install(*constraints, *needed, "-e", ".[frames,tune]", "pip", "pytest", "hypothesis")
     session.run("pytest", "-p", "no:cacheprovider", *(session.posargs or tests), env={"OMP_NUM_THREADS": "1"})
 
 

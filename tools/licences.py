@@ -87,8 +87,9 @@ def installed(needed: Iterable[Requirement]) -> tuple[dict[str, Distribution], s
 def licence_of(package: Distribution) -> str | None:
     """What a package says of itself, in SPDX names where they are known: its expression, its field or its classifiers."""
     about = package.metadata
-    for field in (about.get("License-Expression"), about.get("License")):
-        if field and "\n" not in field.strip():  # some fields hold the whole text
+    fields: list[str] = [*about.get_all("License-Expression", []), *about.get_all("License", [])]
+    for field in fields:
+        if field.strip() and "\n" not in field.strip():  # some fields hold the whole text
             return SPOKEN.get(field.strip().lower(), field.strip())
     classifiers = [line for line in about.get_all("Classifier", []) if line.startswith("License ::")]
     names = [line.rpartition(" :: ")[2] for line in classifiers]
