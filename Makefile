@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs wheel clean
+.PHONY: help demo test lint format bench docs audit sweep wheel clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -21,9 +21,10 @@ demo: $(VENV)/ready  ## ML-100K: MF, MF-AUR and the default AUR, with a report
 test: $(VENV)/ready  ## all tests
 	$(BIN)/python -m pytest -n 2
 
-lint: $(VENV)/ready  ## format, lint and types
+lint: $(VENV)/ready  ## format, lint, types, and the licences of the dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python tools/licences.py
 	$(BIN)/mypy
 
 format: $(VENV)/ready  ## put the code in form
@@ -43,6 +44,16 @@ $(VENV)/docs: $(VENV)/ready
 
 docs: $(VENV)/docs  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+$(VENV)/checks: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[checks]'
+	touch $@
+
+audit: $(VENV)/checks  ## ask about known vulnerabilities of what is installed; needs a network
+	$(BIN)/python tools/audit.py
+
+sweep: $(VENV)/checks  ## the tests on the lowest and newest versions of the dependencies; needs a network
+	$(BIN)/nox
 
 wheel: $(VENV)/ready  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel

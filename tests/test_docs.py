@@ -15,6 +15,7 @@ import inspect
 import re
 import shlex
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -124,6 +125,18 @@ def test_the_files_that_contributing_names_exist() -> None:
     modules = re.findall(r"\(`([\w/]+\.py)`[,)]", text)
     assert len(modules) > 10
     assert [name for name in modules if not (ROOT / "src" / "aleator" / name).exists()] == []
+
+
+def test_the_page_of_versions_has_the_floors_of_pyproject() -> None:
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {
+        name: lines for name, lines in about["optional-dependencies"].items() if name not in ("dev", "docs", "checks")
+    }
+    rows = dict(re.findall(r"^\| (?:`(\w+)`|always) +\| (.*?) +\|", PAGES["docs/versions.md"], re.MULTILINE))
+    for extra, lines in {"": about["dependencies"], **extras}.items():
+        needed = [line.partition(";")[0].replace(">=", " ") for line in lines if not line.startswith("aleator[")]
+        assert sorted(rows[extra].split(", ")) == sorted(needed), extra or "always"
+    assert set(rows) == {"", *extras}
 
 
 def test_pages_that_a_newcomer_reads_have_examples() -> None:

@@ -116,15 +116,15 @@ def progress(label: str, total: int | None) -> Iterator[Bar]:
     """
     if _quiet:
         yield Bar()
-    elif not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        with _line(label, total) as bar:
-            yield bar
-    elif _display is not None:
+    elif _display is not None:  # asked first: the stderr of a display is no terminal in older versions of rich
         task = _display.add_task(label, total=total, shown="")
         try:
             yield _RichBar(_display, task)
         finally:
             _display.remove_task(task)
+    elif not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        with _line(label, total) as bar:
+            yield bar
     else:
         with _new_display() as display:
             yield _RichBar(display, display.add_task(label, total=total, shown=""))

@@ -14,11 +14,10 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import aleator as al
 from aleator.batch.folder import held
-from tests.batch.helpers import batch, lists_in
+from tests.batch.helpers import assert_alike, batch, lists_in
 
 SOURCE = Path(al.__file__).parents[1]
 
@@ -43,7 +42,7 @@ def test_the_rows_are_those_of_recommend(
     ids = users["user_id"].to_list()
     want = model.recommend(ids, k=5, **options)
     found = lists_in(tmp_path / "out")
-    assert_frame_equal(found.select(want.columns), want, rel_tol=1e-5, abs_tol=1e-6)
+    assert_alike(found.select(want.columns), want)
     assert (told["users"], told["rows"], told["parts"]) == (len(ids), len(want), -(-len(ids) // 11))
 
 
@@ -113,7 +112,7 @@ def test_a_bare_model_and_integers(split: al.Split, tmp_path: Path) -> None:
     (tmp_path / "users.csv").write_text("customer;uid\nx;4\ny;2\n")
     al.recommend_batch(model, tmp_path / "users.csv", tmp_path / "out", k=3)
     found = lists_in(tmp_path / "out")
-    assert_frame_equal(found.drop("customer"), model.recommend([4, 2], k=3), rel_tol=1e-5, abs_tol=1e-6)
+    assert_alike(found.drop("customer"), model.recommend([4, 2], k=3))
     with pytest.raises(al.AleatorError, match="this EASE has no uncertainty"):
         al.recommend_batch(model, tmp_path / "users.csv", tmp_path / "other", k=3, lam=0.5)
 

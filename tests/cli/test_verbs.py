@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import aleator as al
+from aleator.cli.doctor import advice_on
 from tests.cli.conftest import SMALL, Run
 
 
@@ -134,6 +135,21 @@ def test_doctor(run: Run) -> None:
     about = json.loads(run("doctor", "--json").out)
     assert about["packages"]["torch"] is not None
     assert "python" in run("doctor").out
+
+
+def test_doctor_names_what_is_too_old_or_missing() -> None:
+    needed = (
+        "numpy>=2.0",
+        "torch>=2.6",
+        "polars>=1.11",
+        "pandas>=2.2.2; extra == 'frames'",
+        "optuna>=4; extra == 'tune'",
+    )
+    packages = {"numpy": "1.26.4", "torch": "2.13.0+cpu", "polars": None, "pandas": "2.2.0", "optuna": None}
+    numpy, polars, pandas = advice_on(packages, needed)
+    assert numpy == "numpy 1.26.4 is not among the versions that work: pip install 'numpy>=2.0'"
+    assert polars == "polars is not installed: pip install 'polars>=1.11'"
+    assert pandas.startswith("pandas 2.2.0 is not")
 
 
 def test_update_takes_new_pairs_into_a_model_folder(run: Run, model: Path, tmp_path: Path) -> None:

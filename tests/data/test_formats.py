@@ -760,7 +760,6 @@ BAD_SOURCES: list[tuple[Callable[[], Any], str]] = [
     (lambda: pd.DataFrame({"user": [1, 1], "item": [1, 2], "time": [pd.Timestamp(0), pd.NaT]}), "has 1 missing values"),
     (lambda: pl.DataFrame({"user": [[1], [2]], "item": [1, 2]}), "is of type List"),
     (lambda: pl.DataFrame({"user": [{"a": 1}], "item": [1]}), "2 dimensions|is of type Struct"),
-    (lambda: pl.DataFrame({"user": pl.Series([1], dtype=pl.Int128), "item": [1]}), "is of type Int128"),
     (lambda: pl.DataFrame({"user": [None], "item": [1]}), "has 1 missing values"),
     (lambda: pl.DataFrame({"user": [datetime.date(2020, 1, 1)], "item": [1]}), "user ids are of type datetime64"),
     (lambda: pl.LazyFrame({"user": [1], "item": [1]}), "a LazyFrame cannot be read as interactions"),
@@ -782,6 +781,9 @@ BAD_SOURCES: list[tuple[Callable[[], Any], str]] = [
     (lambda: None, "a NoneType cannot be read as interactions"),
     (lambda: [(1, 2)], "a list cannot be read as interactions"),
 ]
+if hasattr(pl, "Int128"):  # older versions of polars lack it
+    wide = pl.DataFrame({"user": pl.Series([1], dtype=pl.Int128), "item": [1]})
+    BAD_SOURCES.append((lambda: wide, "is of type Int128"))
 
 
 @pytest.mark.parametrize(("make", "says"), BAD_SOURCES)

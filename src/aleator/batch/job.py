@@ -118,7 +118,7 @@ class Job:
             told = f"column '{self.history}' holds no histories"
             require(column.dtype == pl.List, told, "give lists of item ids, or texts with a space between them")
             size = column.list.len().fill_null(0).to_numpy().astype(np.int64)
-            item = encoded(column.filter(size > 0).explode(), items)
+            item = encoded(column.gather(np.flatnonzero(size)).explode(), items)
             row = np.repeat(np.arange(len(rows)), size)
         known = item >= 0
         shape = (len(rows), len(items))

@@ -82,7 +82,7 @@ def listed(given: Any, name: str, users: Vocabulary, items: Vocabulary) -> tuple
         notes.append(f"{name}: no user of '{given}' is known to the model")
     owners = alike(table[user], users)
     kept = known & owners.is_not_null().to_numpy()
-    return _made(owners.filter(kept).to_numpy(), dense[kept], len(items)), notes
+    return _made(owners.gather(np.flatnonzero(kept)).to_numpy(), dense[kept], len(items)), notes
 
 
 def _of_ids(given: Any, name: str, items: Vocabulary) -> Listed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,12 +19,13 @@ PACKAGES = (
     "scipy",
     "torch",
     "safetensors",
-    "implicit",
     "polars",
     "narwhals",
     "typer",
     "rich",
     "matplotlib",
+    "packaging",
+    "implicit",
     "optuna",
     "pandas",
     "pyarrow",
@@ -35,7 +37,7 @@ PACKAGES = (
 
 
 def doctor(data_root: DATA_ROOT = None, json: JSON = False) -> None:
-    """Show the installed versions, the device and the datasets at hand, with advice on what is missing."""
+    """Show the installed versions, the device and the datasets at hand, with advice on versions that are too low."""
     about = examine(data_root)
     if json:
         show_json(about)
@@ -51,19 +53,31 @@ def doctor(data_root: DATA_ROOT = None, json: JSON = False) -> None:
 def examine(data_root: Any = None) -> dict[str, Any]:
     """What `doctor --json` prints: python, platform, cores, device, packages, datasets and advice."""
     packages = {name: _version_of(name) for name in PACKAGES}
-    advice = []
-    if packages["implicit"] is None:
-        advice.append("only `aleator reproduce strong` and some benchmarks need implicit: pip install implicit")
-    cuda = torch.cuda.is_available()
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "packages": packages,
         "datasets": catalog.at_hand(data_root),
-        "advice": advice,
+        "advice": advice_on(packages, importlib.metadata.requires("aleator") or () if packages["aleator"] else ()),
     }
+
+
+def advice_on(packages: Mapping[str, str | None], requirements: Iterable[str]) -> list[str]:
+    """What to install, since it is missing or older than what these requirements ask for. Extras may be missing."""
+    from packaging.requirements import Requirement
+
+    advice = {}
+    for needed in map(Requirement, requirements):
+        if needed.name not in packages:
+            continue
+        version, lowest = packages[needed.name], f"{needed.name}{needed.specifier}"
+        if version is None and needed.marker is None:
+            advice[lowest] = f"{needed.name} is not installed"
+        elif version is not None and not needed.specifier.contains(version, prereleases=True):
+            advice[lowest] = f"{needed.name} {version} is not among the versions that work"
+    return [f"{problem}: pip install '{lowest}'" for lowest, problem in advice.items()]
 
 
 def _version_of(package: str) -> str | None:

@@ -54,7 +54,7 @@ class Wanted:
     def fit(self, about: dict[str, Any]) -> Grafted:
         """The model, fitted here."""
         library = LIBRARIES[self.name]
-        need(library.name, self.name)
+        need(library.name, self.name, library.package)
         return library.fit(self.pairs, about, self.seed, **self.options)
 
     def hand_over(self, folder: Path) -> Path:

@@ -24,6 +24,7 @@ class Library:
 
     name: str  # of the module
     fit: Callable[..., Grafted]
+    package: str = "'aleator[graft]'"  # what installs it
 
     @property
     def installed(self) -> bool:
@@ -136,6 +137,6 @@ LIBRARIES = {
     "implicit-bpr": Library("implicit", implicit_bpr),
     "lenskit-als": Library("lenskit", lenskit_als),
     "cornac-bpr": Library("cornac", cornac_bpr),
-    "rectools-svd": Library("rectools", rectools_svd),
-    "spark-als": Library("pyspark", spark_als),
+    "rectools-svd": Library("rectools", rectools_svd, "rectools"),
+    "spark-als": Library("pyspark", spark_als, "pyspark"),
 }
