@@ -259,7 +259,8 @@ class Model(Recommender):
         self.data, self.map = data, None
         self.chosen, self.tried = {}, []
         if self.chooses and len(held_out.who):
-            self.choose(held_out)
+            with allocating(repr(self)):
+                self.choose(held_out)
 
     def keep(self, option: str, path: Path) -> None:
         """Take the best value of an option, and note all that were tried."""
@@ -272,11 +273,11 @@ class Model(Recommender):
         Options that are "auto" are chosen on the pairs `held_out`. Without them, an earlier choice holds. A training in
         epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
         """
+        if held_out is not None:
+            self.choose_on(data, held_out)
+        self.data, self.map, self.log = data, None, None
+        metric = None if held_out is None else lambda: self._recall(held_out)
         with allocating(repr(self)):
-            if held_out is not None:
-                self.choose_on(data, held_out)
-            self.data, self.map, self.log = data, None, None
-            metric = None if held_out is None else lambda: self._recall(held_out)
             self.learn(Stop(metric, epochs))
         assert self.log is not None or not self.stops_early, "learn sets self.log, for the epochs of a refit"
         with torch.no_grad():
