@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 import aleator as al
+from aleator.data.formats import read_titles
 from aleator.data.opening import open_dataset
 from aleator.paths import as_path
 
@@ -32,7 +35,7 @@ PLACES: dict[str, Callable[[al.MF, Any], object]] = {
 }
 READ: dict[str, Callable[[al.MF, Any], object]] = {
     "read": lambda model, path: al.read(path),
-    "titles": lambda model, path: al.read(__file__, titles=path, format="csv"),
+    "titles": lambda model, path: read_titles(path),
     "users": lambda model, path: al.recommend_batch(model, path, "nowhere", k=1),
 }
 
@@ -40,7 +43,7 @@ READ: dict[str, Callable[[al.MF, Any], object]] = {
 @pytest.mark.parametrize("path", NONE, ids=ascii)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_can_be_no_path_is_refused(place: str, path: Any, model: al.MF) -> None:
-    with pytest.raises(al.AleatorError, match=r"is no path|is a|nowhere"):
+    with pytest.raises(al.AleatorError, match=r"is no path|cannot be looked up|is a (NoneType|int)"):
         PLACES[place](model, path)
 
 
@@ -50,6 +53,19 @@ def test_what_can_be_no_path_is_not_read(place: str, path: str, model: al.MF) ->
     with pytest.raises(al.AleatorError):
         READ[place](model, f"{path}.csv")
     assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("place", [*PLACES, *READ])
+def test_a_folder_that_may_not_be_read(place: str, model: al.MF, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Any, **_: Any) -> Any:
+        if "secret" in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, **_)
+
+    real = os.stat
+    monkeypatch.setattr(os, "stat", forbidden)
+    with pytest.raises(al.AleatorError, match=r"'/secret/it.csv' cannot be looked up \(Permission denied\)"):
+        {**PLACES, **READ}[place](model, "/secret/it.csv")
 
 
 def test_a_path_need_not_be_there(tmp_path: Path) -> None:

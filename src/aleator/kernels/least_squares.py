@@ -143,7 +143,7 @@ class _Problem:
         if self.singular:
             try:
                 smallest: Tensor = torch.linalg.pinv(self.normal, hermitian=True)
-            except torch.linalg.LinAlgError:
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
                 told = "the least squares have numbers that are not finite, or differ too much in size"
                 raise AleatorError(told, "take milder options, or weights nearer to 1") from None
             return smallest @ right

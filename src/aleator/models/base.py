@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
 _AT_A_TIME = 4096  # users to fold in
+_TOO_LARGE = 1e18  # products of smaller numbers stay in the range of float32
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -288,8 +289,9 @@ class Model(Recommender):
 
     def _require_finite(self) -> None:
         learned = [tensor for tensor in self.tensors().values() if tensor.is_floating_point() and len(tensor)]
-        finite = all(bool(end.isfinite()) for tensor in learned for end in tensor.aminmax())  # without a copy
-        require(finite, f"{self!r} learned numbers that are not finite", "take milder options, or weights nearer to 1")
+        fit = all(bool(end.abs() < _TOO_LARGE) for tensor in learned for end in tensor.aminmax())  # without a copy
+        told = f"{self!r} learned numbers that are not finite, or too large to multiply"
+        require(fit, told, "take milder options, or weights nearer to 1")
 
     def _recall(self, held_out: HeldOut) -> float:
         """The mean Recall@20 on held-out pairs during training."""
