@@ -2,10 +2,12 @@
 
     python tools/attack_fit.py adressa --kills 50
 
-The fit is `aleator fit DATASET` in a process of its own, a fork of one that has the imports behind it. A kill falls a
-random time after a random change of the files that the fit writes: its checkpoints, and at the end the model. So many
-are in the middle of a write. The same command then goes on. After the last kill it runs to its end. The figures are
-printed as JSON. The exit code is 1 if any file differs.
+The fit is `aleator fit DATASET` in a process of its own, a fork of one that has the imports behind it. A kill falls
+after a random number of changes of the files that the fit writes (its checkpoints, and at the end the model), which may
+be none, and then a random part of a random pause between two changes of the undisturbed fit. So some kills are in the
+middle of a write, and others in the middle of what nothing is written of, such as the reading of the data. The same
+command then goes on. After the last kill it runs to its end. The figures are printed as JSON. The exit code is 1 if any
+file differs.
 """
 
 from __future__ import annotations
@@ -38,7 +40,6 @@ while sys.stdin.readline():
     print(child, flush=True)
     print(os.waitpid(child, 0)[1], flush=True)
 """
-LONGEST_WAIT = 1.0  # seconds between a change of the files and the kill
 
 
 def names(folder: Path, model: Path) -> set[str]:
@@ -83,14 +84,17 @@ class Fits:
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
-    def watch(self, child: int, changes: int | None) -> int:
-        """Wait until the files have changed so many times, or to the end. Returns how many changes there were."""
-        seen, count = names(self.model.parent, self.model), 0
-        while alive(child) and (changes is None or count < changes):
+    def watch(self, child: int, changes: int | None) -> list[float]:
+        """Wait until the files have changed so many times, or to the end. Returns the pauses before the changes."""
+        seen, pauses, last = names(self.model.parent, self.model), list[float](), time.perf_counter()
+        while alive(child) and (changes is None or len(pauses) < changes):
             now = names(self.model.parent, self.model)
-            count, seen = count + len(now ^ seen), now
+            for _ in now ^ seen:
+                pauses.append(time.perf_counter() - last)
+                last = time.perf_counter()
+            seen = now
             time.sleep(0.005)
-        return count
+        return pauses
 
     def end(self) -> bool:
         """Wait for the end of the fit. Returns whether it was killed."""
@@ -118,15 +122,16 @@ def attack(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     """Fit once without kills and once with them. Returns the figures."""
     draw, start = random.Random(options.seed), time.perf_counter()
     fits = Fits(options, folder / "whole")
-    changes = fits.watch(fits.start(), None)
+    pauses = fits.watch(fits.start(), None)
     fits.end()
+    print(f"undisturbed: {time.perf_counter() - start:.0f} s, {len(pauses)} changes", file=sys.stderr, flush=True)
     undisturbed, start = time.perf_counter() - start, time.perf_counter()
     killed, ended_early = 0, 0
     fits = Fits(options, folder / "killed")
     while killed < options.kills:
         child = fits.start()
-        fits.watch(child, draw.randint(1, max(2 * changes // options.kills, 1)))
-        time.sleep(draw.uniform(0, LONGEST_WAIT) ** 2)
+        fits.watch(child, draw.randint(0, max(2 * len(pauses) // options.kills, 1)))
+        time.sleep(draw.uniform(0, draw.choice(pauses)))
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         if fits.end():
@@ -143,7 +148,8 @@ def attack(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         "resumed": told.count("goes on from"),
         "ended_before_the_last_kill": ended_early,
         "damaged_checkpoints": told.count("is damaged"),
-        "changes_of_files": changes,
+        "changes_of_files": len(pauses),
+        "longest_pause": round(max(pauses), 1),
         "seconds_undisturbed": round(undisturbed, 1),
         "seconds_killed": round(time.perf_counter() - start, 1),
         "left_over": left,

@@ -179,7 +179,7 @@ def allocating(what: str) -> Iterator[None]:
     """Inside, an allocation that fails on the CPU becomes an `AleatorError` about `what`. A GPU has its own error."""
     try:
         yield
-    except (RuntimeError, MemoryError, ValueError) as error:
+    except (RuntimeError, MemoryError, ValueError, TypeError) as error:
         short = isinstance(error, MemoryError) or any(word in str(error) for word in ("allocate memory", "verflow"))
         if not short or isinstance(error, torch.OutOfMemoryError):
             raise

@@ -20,6 +20,7 @@ from torch import Tensor
 from aleator import checkpoint as folders
 from aleator.batches import Histories, Users
 from aleator.checkpoint.checks import finite, typed
+from aleator.data.arrays import as_texts
 from aleator.data.attributes import Where
 from aleator.data.growth import grow
 from aleator.data.interactions import Duplicates, Interactions
@@ -46,6 +47,7 @@ from aleator.training.journal import kept_in
 from aleator.training.loop import Log
 from aleator.training.update import Update
 from aleator.training.watch import Watcher, watching
+from aleator.usual import as_usual
 from aleator.version import __version__
 
 if TYPE_CHECKING:
@@ -222,7 +224,7 @@ class Recommender(Configurable, ABC):
         """Inside, trainings are shown, and the callback is told of their epochs."""
         function = callback is None or callable(callback)
         require(function, f"callback is {callback!r}", "give a function of one argument")
-        with watching(callback), progress(f"{doing} {type(self).__name__}", None):
+        with watching(callback), as_usual(), progress(f"{doing} {type(self).__name__}", None):
             yield
 
     @abstractmethod
@@ -306,6 +308,7 @@ class Recommender(Configurable, ABC):
             return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
         texts = {isinstance(name, str) for name in who if name is not None}
         require(len(texts) < 2, "the names of the histories are texts and others", "make all of them texts")
+        as_texts(np.array([name for name in who if isinstance(name, str)], object), "the names of the histories")
         histories = []
         for name, items in who.items():
             require(_is_list(items), f"the history of {name!r} is {reprlib.repr(items)}", "give a list of item ids")

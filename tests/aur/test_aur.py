@@ -380,6 +380,14 @@ class TestFit:
         with pytest.raises(al.AleatorError, match=r"uncertainty estimator diverged.*in epoch \d+.*learning rate"):
             small_aur(estimator__lr=1e30).fit(split)
 
+    @pytest.mark.parametrize("estimator", [al.FactorEstimator(dim=10**12), al.MLPEstimator(hidden=10**12)], ids=repr)
+    def test_an_estimator_too_large_for_memory_is_refused_before_the_model_is_trained(
+        self, estimator: al.Estimator, split: al.Split, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(al.MF, "learn", lambda *_: pytest.fail("trained first"))
+        with pytest.raises(al.AleatorError, match=r"needs [\d.]+ GiB and [\d.]+ GiB are free on cpu"):
+            al.AUR(al.MF(dim=2), estimator=estimator, device="cpu").fit(split)
+
     def test_options_are_checked_by_name(self) -> None:
         with pytest.raises(al.AleatorError, match="did you mean 'alpha'"):
             al.AUR(al.MF(), alhpa=2.0)  # type: ignore[call-arg]

@@ -66,6 +66,7 @@ def test_misspelt_names(run: Run, parts: Path, tmp_path: Path) -> None:
         refused(run("fit", parts, *out, *compared, "--set", "model.dim=8"), "model.dim", "name a model")
     refused(run("fit", parts, *out, "--model", "auto", "--no-uncertainty"), "name a model")
     refused(run("fit", parts, *out, "--set", "contenders=mf"), "the model is a str")
+    refused(run("fit", parts, *out, "--set", "seed=abc"), "seed", "'abc'", "int")
     refused(run("fit", parts, *out, "--model", "mff"), "mff", "'mf'")
     refused(run("fit", parts, *out, "--no-uncertainty", "--set", "alpha=2"), "alpha", "no effect")
     refused(run("fit", "yelp2081", *out), "yelp2081")

@@ -19,6 +19,7 @@ from aleator.batch.listed import listed
 from aleator.batch.users import ROWS, USER, Roll, Table
 from aleator.data.attributes import Where
 from aleator.errors import AleatorError, require, unknown_name
+from aleator.paths import as_path
 from aleator.progress import Bar, progress
 from aleator.ranking.contributions import check_count
 from aleator.ranking.lists import check_k
@@ -103,7 +104,7 @@ def recommend_batch(
     require(type(per_part) is int and per_part >= 1, f"per_part is {per_part!r}", "give a whole number of at least 1")
     if format not in get_args(Format):
         raise unknown_name("format", str(format), get_args(Format))
-    data, path = model.fitted, Path(out)
+    data, path = model.fitted, as_path(out)
     check_k(k, data.n_items)
     check_count(explain, "explain")
     require(explain is None or format == "parquet", "a csv file holds no lists of reasons", "write parquet")

@@ -21,6 +21,7 @@ from aleator.data.frames import opened
 from aleator.data.text import open_bytes, reading_file, separator_of
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, need, require, unreadable
+from aleator.paths import as_path
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,7 +47,7 @@ class Table:
         """From a file, a folder of parquet files, a frame, or an iterable of frames."""
         need("polars", "a batch")
         if isinstance(source, (str, os.PathLike)):
-            files = _files(Path(source))
+            files = _files(as_path(source))
             texts = format_of(files[0]) != "parquet"
             return cls(f"'{source}'", lambda: (frame for file in files for frame in _read(file)), user, ids, texts)
         import narwhals as nw

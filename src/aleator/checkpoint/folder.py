@@ -39,6 +39,7 @@ from aleator.checkpoint.manifest import (
 from aleator.checkpoint.replacing import require_writable
 from aleator.checkpoint.tensors import checksum, map_tensors, write_tensors
 from aleator.errors import AleatorError, require
+from aleator.paths import as_path
 
 if sys.platform != "win32":
     import fcntl
@@ -128,7 +129,7 @@ def check_target(folder: Path_) -> Path:
 
     A folder is refused if it holds other files than ours.
     """
-    target = Path(os.path.realpath(folder))
+    target = Path(os.path.realpath(as_path(folder)))
     if target.exists():
         require(_is_ours(target), f"'{folder}' exists and is not a model folder", "save to another place")
     require_writable(target)

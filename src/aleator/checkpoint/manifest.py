@@ -13,6 +13,7 @@ from typing import Any
 
 from aleator.checkpoint.formats import FORMAT
 from aleator.errors import AleatorError, require
+from aleator.paths import as_path
 
 NAME = "manifest.json"
 EARLIER = "tensors.safetensors"  # the file of tensors before format 5
@@ -55,7 +56,7 @@ def tensor_file(manifest: dict[str, Any]) -> str:
 def read_manifest(folder: Path_) -> dict[str, Any]:
     """The manifest of a folder, in the format that it was written in."""
     try:
-        raw = _read(Path(folder) / NAME)
+        raw = _read(as_path(folder) / NAME)
     except (FileNotFoundError, NotADirectoryError):
         raise AleatorError(f"'{folder}' is not a model folder", _AGAIN) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

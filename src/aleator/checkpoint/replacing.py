@@ -11,11 +11,12 @@ from pathlib import Path
 
 from aleator.checkpoint.manifest import Path_
 from aleator.errors import require
+from aleator.paths import as_path
 
 
 def check_folder(folder: Path_, kind: str, is_older: Callable[[Path], bool]) -> None:
     """Refuse a place where no folder can be written, or where other files are than those of an older one."""
-    target = Path(folder)
+    target = as_path(folder)
     if target.exists():
         free = is_older(target) or (target.is_dir() and not any(target.iterdir()))
         require(free, f"'{target}' exists and is not {kind}", "save to another place")

@@ -16,6 +16,7 @@ from aleator.data.limits import Limit, is_packed, unpacked
 from aleator.data.reading import Reading
 from aleator.data.tables import TABLES, read_parquet, read_text_table
 from aleator.errors import AleatorError, require, unknown_name, unreadable
+from aleator.paths import as_path
 
 FORMATS = (*TABLES, "npz", "adjacency")
 FORMAT_OF_ENDING = {
@@ -53,6 +54,7 @@ def read_file(path: Path, format: str | None, named: Names, reading: Reading) ->
 
 def require_file(path: Path) -> None:
     """Raise an error unless there is a file with content."""
+    as_path(path)
     require(not path.is_dir(), f"'{path}' is a folder", "give a file in it")
     require(path.is_file(), f"there is no file '{path}'", "check the path")
     require(path.stat().st_size > 0, f"'{path}' is empty", "give a file with rows")

@@ -18,6 +18,7 @@ from aleator.data.reading import Missing, Reading
 from aleator.data.tables import read_frame, read_table
 from aleator.data.text import WITHOUT_HEADER
 from aleator.errors import AleatorError, need, require, unknown_name
+from aleator.paths import as_path
 from aleator.progress import progress
 
 WRITTEN = ("csv", "tsv", "parquet", "inter", "npz")
@@ -182,7 +183,7 @@ def write(data: Interactions, path: str | os.PathLike[str]) -> None:
         ...     read(f"{folder}/pairs.npz")
         Interactions(2 pairs, 2 users, 2 items)
     """
-    target = Path(path)
+    target = as_path(path)
     format = check_place(target)
     columns: Columns = {"user": data.users.decode(data.user), "item": data.items.decode(data.item)}
     optional = {"rating": data.rating, "weight": data.weight, "time": data.time}

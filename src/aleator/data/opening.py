@@ -10,6 +10,7 @@ from aleator.data.formats import read
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.errors import AleatorError, require
+from aleator.paths import as_path
 
 PARTS = ("train", "valid", "test")
 
@@ -29,7 +30,7 @@ def open_dataset(name: str, root: Path | None, **reading: Any) -> Split | Intera
         asked = any(value is not None for value in reading.values())
         require(not asked, f"'{name}' is a benchmark with a fixed split", "clean a file of your own instead")
         return catalog.load_dataset(name, root)
-    path = Path(name)
+    path = as_path(name)
     if path.is_dir():
         return _open_folder(path, reading)
     if path.exists():

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.device import budget, in_smaller_blocks
+from aleator.errors import AleatorError
 from aleator.kernels.ragged import history_sum, pair_products
 
 
@@ -140,6 +141,10 @@ class _Problem:
         minimiser.
         """
         if self.singular:
-            smallest: Tensor = torch.linalg.pinv(self.normal, hermitian=True)
+            try:
+                smallest: Tensor = torch.linalg.pinv(self.normal, hermitian=True)
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+                told = "the least squares have numbers that are not finite, or differ too much in size"
+                raise AleatorError(told, "take milder options, or weights nearer to 1") from None
             return smallest @ right
         return torch.cholesky_solve(right, self.root)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
 _AT_A_TIME = 4096  # users to fold in
+_TOO_LARGE = 1e18  # products of smaller numbers stay in the range of float32
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -259,7 +260,8 @@ class Model(Recommender):
         self.data, self.map = data, None
         self.chosen, self.tried = {}, []
         if self.chooses and len(held_out.who):
-            self.choose(held_out)
+            with allocating(repr(self)):
+                self.choose(held_out)
 
     def keep(self, option: str, path: Path) -> None:
         """Take the best value of an option, and note all that were tried."""
@@ -272,11 +274,11 @@ class Model(Recommender):
         Options that are "auto" are chosen on the pairs `held_out`. Without them, an earlier choice holds. A training in
         epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
         """
+        if held_out is not None:
+            self.choose_on(data, held_out)
+        self.data, self.map, self.log = data, None, None
+        metric = None if held_out is None else lambda: self._recall(held_out)
         with allocating(repr(self)):
-            if held_out is not None:
-                self.choose_on(data, held_out)
-            self.data, self.map, self.log = data, None, None
-            metric = None if held_out is None else lambda: self._recall(held_out)
             self.learn(Stop(metric, epochs))
         assert self.log is not None or not self.stops_early, "learn sets self.log, for the epochs of a refit"
         with torch.no_grad():
@@ -287,8 +289,9 @@ class Model(Recommender):
 
     def _require_finite(self) -> None:
         learned = [tensor for tensor in self.tensors().values() if tensor.is_floating_point() and len(tensor)]
-        finite = all(bool(end.isfinite()) for tensor in learned for end in tensor.aminmax())  # without a copy
-        require(finite, f"{self!r} learned numbers that are not finite", "take milder options, or weights nearer to 1")
+        fit = all(bool(end.abs() < _TOO_LARGE) for tensor in learned for end in tensor.aminmax())  # without a copy
+        told = f"{self!r} learned numbers that are not finite, or too large to multiply"
+        require(fit, told, "take milder options, or weights nearer to 1")
 
     def _recall(self, held_out: HeldOut) -> float:
         """The mean Recall@20 on held-out pairs during training."""

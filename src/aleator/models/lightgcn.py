@@ -18,7 +18,7 @@ from aleator.models.epochs import Epochs, normal
 from aleator.models.factors import FactorTable
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
-from aleator.training.graph import Graph
+from aleator.training.graph import Graph, check_layers
 from aleator.training.negatives import unobserved
 from aleator.training.stop import Stop
 
@@ -82,7 +82,7 @@ class LightGCN(Epochs, Model):
             self.calibrate = "linear"
         super().__post_init__()
         require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
-        require(self.layers >= 0, f"layers is {self.layers}", "give at least 0 layers")
+        check_layers(self.layers)
         require(self.l2 >= 0, f"l2 is {self.l2}", "give an l2 of at least 0")
         require(self.draws == "auto" or self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         require(self.temperature > 0, f"temperature is {self.temperature}", "give a temperature above 0")

@@ -19,7 +19,7 @@ from aleator.models.calibration import Calibrate
 from aleator.models.epochs import Epochs, normal
 from aleator.models.factors import FactorTable
 from aleator.options import Among, Between, Ranges
-from aleator.training.graph import Graph
+from aleator.training.graph import Graph, check_layers
 from aleator.training.negatives import unobserved
 from aleator.training.stop import Stop
 
@@ -83,7 +83,7 @@ class MACR(Epochs, Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.dim >= 1, f"dim is {self.dim}", "give a dim of at least 1")
-        require(self.layers >= 0, f"layers is {self.layers}", "give at least 0 layers")
+        check_layers(self.layers)
         require(self.draws >= 1, f"draws is {self.draws}", "give at least 1")
         for name in ("item_weight", "user_weight", "l2"):
             value = getattr(self, name)

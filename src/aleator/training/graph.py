@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.errors import require
 from aleator.kernels.ragged import history_sum
+
+_MOST = 64  # layers: long before, all vertices of a component have the same embedding, but for its length
+
+
+def check_layers(layers: int) -> None:
+    """Refuse a number of layers that makes no sense."""
+    require(0 <= layers <= _MOST, f"layers is {layers}", f"give 0 to {_MOST} layers")
 
 
 class Graph:

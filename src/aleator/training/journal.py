@@ -30,6 +30,7 @@ from torch import Tensor
 
 from aleator.errors import AleatorError, require
 from aleator.locks import locked
+from aleator.paths import as_path
 from aleator.progress import note
 from aleator.signals import leaves, leaving
 from aleator.training import whole
@@ -190,7 +191,7 @@ def kept_in(folder: str | os.PathLike[str], about: dict[str, Any], resume: bool 
     If the folder holds an unfinished fit of the same data and options, that one goes on. One of others is refused. With
     `resume` off, it is deleted. `about` says what the data and the options are, as a dict for JSON.
     """
-    place = Path(folder)
+    place = as_path(folder)
     with ExitStack() as stack:
         try:
             place.mkdir(parents=True, exist_ok=True)

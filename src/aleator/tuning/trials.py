@@ -18,6 +18,7 @@ import torch
 from aleator.errors import AleatorError, require
 from aleator.locks import locked
 from aleator.options import Among, Between
+from aleator.paths import as_path
 from aleator.progress import progress
 from aleator.training.watch import Epoch, watching
 
@@ -60,7 +61,7 @@ def open_study(path: Path | None, about: dict[str, Any], prune: float) -> optuna
 
     storage = None
     if path is not None:
-        require(not path.exists() or _is_study(path), f"'{path}' is not a study", "give another file")
+        require(not as_path(path).exists() or _is_study(path), f"'{path}' is not a study", "give another file")
         try:
             storage = optuna.storages.RDBStorage(URL.create("sqlite", database=str(path)).render_as_string())
         except (RuntimeError, SQLAlchemyError) as error:

@@ -1,0 +1,102 @@
+"""An absurd value of an option works or is refused: for every option, nothing hangs and no other exception comes out.
+
+What an option counts is left out where the work is what a person asked for, and is shown: epochs and iterations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import aleator as al
+from aleator.models import MODELS
+from aleator.options import Configurable
+from aleator.uncertainty import ESTIMATORS
+from tests.contracts.test_options import BASE, NO_RACE
+from tests.forks import in_child
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it forks")
+COUNTS = ("max_epochs", "iterations")
+VALUES: dict[Any, tuple[float, ...]] = {int: (-1, 10**12, 2**62), float: (-1.0, 1e-30, 1e30)}
+QUICK = {"max_epochs": 1, "patience": 1, "check_every": 1}
+ESTIMATOR: dict[str, Any] = {"dim": 4, "max_epochs": 1, "lr": 0.05}
+Case = tuple[Any, dict[str, Any], str, Any]
+
+
+def values(hint: Any) -> Iterator[float]:
+    """Absurd values of a type."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        for one in typing.get_args(hint):
+            yield from values(one)
+    yield from VALUES.get(hint, ())
+
+
+def cases() -> Iterator[Any]:
+    """For each class, its options with absurd values. An option that several classes inherit is tried in one of them."""
+    listed: list[tuple[str, Any, dict[str, Any]]] = [("aur", al.AUR, {"lam": 0.5}), ("joint", al.Joint, {})]
+    for label, base in BASE.items():
+        name = label.partition(" ")[0]
+        part: type[Configurable] = MODELS[name] if name in MODELS.classes else ESTIMATORS[name]
+        listed.append((label, part, base | {option: QUICK[option] for option in base.keys() & QUICK.keys()}))
+    seen: set[tuple[str, str]] = set()
+    for label, kind, base in listed:
+        hints, found = typing.get_type_hints(kind), list[Case]()
+        unused = () if kind is al.Joint else kind(**base).unused()
+        for option in dataclasses.fields(kind):
+            owner = next(each for each in kind.__mro__ if option.name in vars(each).get("__annotations__", {}))
+            place = label if owner is kind else owner.__name__, option.name
+            if option.init and option.name not in unused and place not in seen:
+                seen.add(place)
+                found += [(kind, base, option.name, value) for value in values(hints[option.name])]
+        yield pytest.param([case for case in found if case[2] not in COUNTS or case[3] < 0], id=label)
+
+
+def made(kind: Any, given: dict[str, Any]) -> al.Model | al.AUR:
+    """What has these options, and all that it needs."""
+    if issubclass(kind, al.Model):
+        model: al.Model = kind(**given)
+        return model
+    if kind is al.Joint:
+        estimator, joint = al.FactorEstimator(**ESTIMATOR), al.Joint(**{"max_epochs": 1} | given)
+        return al.AUR(al.LightGCN(dim=2, max_epochs=1), estimator=estimator, joint=joint, lam=0.5)
+    bare = al.MF(dim=2, l2=0.1)
+    if kind is al.AUR:
+        return al.AUR(bare, estimator=al.FactorEstimator(**ESTIMATOR), **NO_RACE | given)
+    return al.AUR(bare, estimator=kind(**given), lam=0.5, **NO_RACE)
+
+
+def tried(case: Case, data: al.Interactions) -> str:
+    """How a fit with the value ends: "" if it works or is refused."""
+    kind, base, option, value = case
+    try:
+        scores = made(kind, base | {option: value}).fit(data).score([0, 1])
+        return "" if bool(torch.as_tensor(scores).isfinite().all()) else "its scores are not finite"
+    except al.AleatorError:
+        return ""
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.fixture(scope="module")
+def data() -> al.Interactions:
+    small = al.simulate(n_users=16, n_items=12, per_user=30, seed=0).interactions
+    al.BPR(dim=2, max_epochs=1).fit(small)  # what PyTorch imports at the first step, all children have
+    return small
+
+
+@pytest.mark.parametrize("of_class", list(cases()))
+def test_an_absurd_value_works_or_is_refused(of_class: list[Case], data: al.Interactions) -> None:
+    def wrong() -> list[str]:
+        ends = [(case, tried(case, data)) for case in of_class]
+        return [f"{case[0].__name__}({case[2]}={case[3]}): {end}" for case, end in ends if end]
+
+    child = in_child(wrong)
+    assert child.signal == 0, "it hung"
+    assert child.result == []
