@@ -103,7 +103,7 @@ def _latest(data: Interactions, among: NDArray[np.bool_], n: int, rng: np.random
 
 
 def steps(new: Interactions, n: int, seed: int) -> list[Interactions]:
-    """The pairs in n parts of about equal size, the earliest first. Where the order in time is not known, it is random."""
+    """The pairs in n parts of about equal size, the earliest first. Where the order is not known, it is random."""
     time, rng = new.in_time(), np.random.default_rng([seed, 3])
     order = rng.permutation(len(new))
     if time is not None:
