@@ -57,6 +57,14 @@ def test_recommend_prints_what_python_returns(run: Run, model: Path) -> None:
     }
 
 
+def test_a_confidence_that_there_is_not_is_a_dash(run: Run, model: Path) -> None:
+    other = 0.3 if al.AUR.load(model).lam_used != 0.3 else 0.4
+    words = ("recommend", model, "--users", "u1", "--k", "1", "--lam", other)
+    header, row = run(*words).out.splitlines()
+    assert dict(zip(header.split(), row.split(), strict=True))["confidence"] == "-"
+    assert json.loads(run(*words, "--json").out)[0]["confidence"] is None
+
+
 def test_recommend_names_the_history_items_that_lists_come_from(run: Run, model: Path) -> None:
     words = ("recommend", model, "--users", "u1", "--k", 3, "--explain", 2)
     rows = json.loads(run(*words, "--json").out)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import narwhals as nw
 import typer
+from narwhals import selectors
 
 from aleator.aur import AUR
 from aleator.aur.build import build, parse_settings
@@ -317,7 +318,9 @@ def _show(frame: Any, json: bool) -> None:
     """Print a frame."""
     table = nw.from_native(frame, eager_only=True)
     if json:
-        show_json(table.rows(named=True))
+        show_json(
+            table.with_columns(selectors.by_dtype(nw.Float32, nw.Float64).fill_nan(None)).rows(named=True)
+        )  # JSON has no NaN
     else:
         show_table(table.columns, table.rows())
 
