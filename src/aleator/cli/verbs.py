@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 import time
 from dataclasses import asdict
@@ -238,7 +239,7 @@ def recommend(
         str | None,
         typer.Option(
             help="Ids of known users, separated by commas, or a table of users: a parquet, csv or tsv file, or a folder "
-            "of parquet files. A path that exists is a table."
+            "of parquet files. A path that exists is a table. Quotation marks around an id hold its commas."
         ),
     ] = None,
     history: Annotated[
@@ -326,8 +327,9 @@ def _show(frame: Any, json: bool) -> None:
 
 
 def _ids(text: str, vocabulary: Vocabulary) -> list[Any]:
-    """Ids that were typed with commas between them, in the type of the vocabulary."""
-    return [vocabulary.parse(word.strip()) for word in text.split(",") if word.strip()]
+    """Ids that were typed with commas between them, in the type of the vocabulary. Quotation marks hold one together."""
+    words = (word.strip() for row in csv.reader(text.splitlines(), skipinitialspace=True) for word in row)
+    return [vocabulary.parse(word) for word in words if word]
 
 
 def similar(
