@@ -486,6 +486,8 @@ def test_an_unknown_attribute_is_refused(fitted_aur: al.AUR) -> None:
         aur.lamda = 0.3
     with pytest.raises(al.AleatorError, match="did you mean 'dim'"):
         al.MF().dims = 3
+    with pytest.raises(al.AleatorError, match="unknown attribute of FactorEstimator 'dims'; did you mean 'dim'"):
+        aur.estimator.dims = 3
 
 
 def test_lam_of_a_fitted_aur_acts(fitted_aur: al.AUR) -> None:

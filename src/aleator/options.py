@@ -76,6 +76,30 @@ class Configurable:
     def __post_init__(self) -> None:
         """Check the options. Subclasses call this first."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse unknown attributes. Options of what is fitted act or are refused, by `change`."""
+        kind = type(self)
+        option = kind.__dataclass_fields__.get(name)  # type: ignore[attr-defined]
+        known = option is not None or name in ("given", "offered") or any(name in vars(each) for each in kind.__mro__)
+        if not known:
+            raise unknown_name(f"attribute of {kind.__name__}", name, kind.option_names())
+        if option is not None and option.init and self.is_fitted:
+            value = self.change(name, value)
+        object.__setattr__(self, name, value)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a change of an option comes too late."""
+        return False
+
+    def change(self, option: str, value: Any) -> Any:
+        """The new value of an option of what is fitted, which must act at once. Others are refused."""
+        if value != getattr(self, option):
+            kind = type(self).__name__
+            told = f"option {option} of {kind} has no effect once it is fitted"
+            raise AleatorError(told, f"make a new {kind} with {option}={value!r} and fit it")
+        return value
+
     def unused(self) -> Mapping[str, str]:
         """Options that have no effect, given the other options. The values are the reasons."""
         return {}

@@ -88,24 +88,9 @@ class Recommender(Configurable, ABC):
                 setattr(self, name, self.given.get(name, value))
         self.refuse_unused()
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse unknown attributes. Options of a fitted recommender act or are refused, by `change`."""
-        kind = type(self)
-        option = kind.__dataclass_fields__.get(name)
-        known = option is not None or name in ("given", "offered") or any(name in vars(each) for each in kind.__mro__)
-        if not known:
-            raise unknown_name(f"attribute of {kind.__name__}", name, kind.option_names())
-        if option is not None and option.init and getattr(self, "data", None) is not None:
-            value = self.change(name, value)
-        object.__setattr__(self, name, value)
-
-    def change(self, option: str, value: Any) -> Any:
-        """The new value of an option of a fitted recommender, which must act at once. Others are refused."""
-        if value != getattr(self, option):
-            kind = type(self).__name__
-            told = f"option {option} of {kind} has no effect once it is fitted"
-            raise AleatorError(told, f"make a new {kind} with {option}={value!r} and fit it")
-        return value
+    @property
+    def is_fitted(self) -> bool:
+        return getattr(self, "data", None) is not None
 
     def unused(self) -> Mapping[str, str]:
         on_test = f"with recipe {self.recipe}, which chooses on the test part"

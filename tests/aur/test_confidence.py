@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import aleator as al
-from aleator.aur.confidence import LISTED, NEXT, Confidence, fit_confidence, lists, regression
+from aleator.aur.confidence import LISTED, NEXT, Confidence, fit_confidence, learn, lists, regression
 
 PLAIN = Confidence(level=-3.0, by_rank=-0.5, by_score=1.0, knots=((0.0, 0.0), (1.0, 1.0)))
 
@@ -39,6 +39,32 @@ def drawn(
 
 def test_the_regression_finds_the_truth_whatever_the_sizes() -> None:
     assert regression(*drawn(-5.0, -0.4, 1.5)) == pytest.approx((-5.0, -0.4, 1.5), abs=0.15)
+
+
+def test_what_is_learned_from_small_events_holds_for_large_ones() -> None:
+    """The truth is no rate of the formula, so the isotonic regression must correct it, and at another size too."""
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.rand(4000, LISTED, generator=draw, dtype=torch.float64).sort(1, descending=True).values
+    rate = 0.002 + 0.1 * (scores > 0.8)
+
+    def hits(n_next: int) -> torch.Tensor:
+        return torch.rand(scores.shape, generator=draw, dtype=torch.float64) < 1 - (-n_next * rate).exp()
+
+    found = learn(scores, hits(2), torch.full((4000,), 2.0, dtype=torch.float64))
+    assert found is not None
+    for n_next in (1, 2, 20):
+        chance, taken = found(scores, n_next), hits(n_next).double()
+        for part in ((scores > 0.5) & (scores < 0.8), scores > 0.8):
+            assert float(chance[part].mean()) == pytest.approx(float(taken[part].mean()), rel=0.1, abs=0.01)
+
+
+def test_few_hits_are_no_certainty() -> None:
+    scores = torch.linspace(5, 0, LISTED, dtype=torch.float64).expand(3, LISTED)
+    hits = torch.zeros_like(scores, dtype=torch.bool)
+    hits[:, 0] = True
+    found = learn(scores, hits, torch.ones(3, dtype=torch.float64))
+    assert found is not None
+    assert 0 < float(found(scores, 1).max()) < 1
 
 
 def test_a_slope_of_the_wrong_sign_is_left_out() -> None:

@@ -42,6 +42,7 @@ def test_from_file_to_list_in_three_commands(run: Run, shop: Path, tmp_path: Pat
     assert f"note: duplicates: 5 of {rows - 7} rows repeat a pair and were dropped" in split.out
     fitted = run("fit", tmp_path / "parts", "--out", tmp_path / "m", *SMALL)
     assert fitted.code == 0, fitted.err
+    assert "give min_rating" not in fitted.out + fitted.err
     found = run("recommend", tmp_path / "m", "--users", "K1,K2", "--k", 3, "--json")
     assert [row["user_id"] for row in json.loads(found.out)] == ["K1"] * 3 + ["K2"] * 3
     assert all(row["item_id"].startswith("Café ") for row in json.loads(found.out))

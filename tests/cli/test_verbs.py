@@ -58,6 +58,26 @@ def test_recommend_prints_what_python_returns(run: Run, model: Path) -> None:
     }
 
 
+def test_a_confidence_that_there_is_not_is_a_dash(run: Run, model: Path) -> None:
+    other = 0.3 if al.AUR.load(model).lam_used != 0.3 else 0.4
+    words = ("recommend", model, "--users", "u1", "--k", "1", "--lam", other)
+    header, row = run(*words).out.splitlines()
+    assert dict(zip(header.split(), row.split(), strict=True))["confidence"] == "-"
+    assert json.loads(run(*words, "--json").out)[0]["confidence"] is None
+
+
+def test_quotation_marks_hold_an_id_with_commas_together(run: Run, tmp_path: Path) -> None:
+    pairs = {
+        "user": ["Rossi, A."] * 3 + ["Meier"] * 3,
+        "item": ["Table, big", "Lamp", "Cup", "Cup", "Table, big", "Jar"],
+    }
+    al.Popularity().fit(al.read(pairs)).save(tmp_path / "shop")
+    found = json.loads(run("recommend", tmp_path / "shop", "--users", '"Rossi, A.", Meier', "--k", 1, "--json").out)
+    assert [(row["user_id"], row["item_id"]) for row in found] == [("Rossi, A.", "Jar"), ("Meier", "Lamp")]
+    new = run("recommend", tmp_path / "shop", "--history", 'Cup,"Table, big"', "--k", 2, "--json")
+    assert {row["item_id"] for row in json.loads(new.out)} == {"Lamp", "Jar"}
+
+
 def test_recommend_names_the_history_items_that_lists_come_from(run: Run, model: Path) -> None:
     words = ("recommend", model, "--users", "u1", "--k", 3, "--explain", 2)
     rows = json.loads(run(*words, "--json").out)

@@ -146,11 +146,22 @@ def test_dates_are_read_by_their_format(kind: str, texts: list[str], dates: Any,
     assert times(read(sources.get(kind, tmp_path / f"a.{kind}"), dates=dates)) == [FIRST, SECOND]
 
 
+@pytest.mark.parametrize("form", [None, "%d.%m.%Y"])
+def test_the_first_value_that_cannot_be_read_is_named(form: str | None, tmp_path: Path) -> None:
+    fitting = ["01.12.2010" if form else "2010-12-01"] * 7
+    rows = [f"1,{n},{date}" for n, date in enumerate([*fitting, "12/1/2010 8:26", *fitting, "never"])]
+    path = file(tmp_path, "a.csv", "\n".join(["user,item,time", *rows]))
+    with pytest.raises(AleatorError, match=r"one value is '12/1/2010 8:26'.*--dates in a shell"):
+        read(path, dates=form)
+
+
 def test_dates_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = file(tmp_path, "a.csv", "user,item,time\n1,1,12/1/2010 8:26\n1,2,31.12.2010\n")
-    with pytest.raises(AleatorError, match=r"does not hold numbers or ISO dates; .* dates="):
+    with pytest.raises(AleatorError, match=r"does not hold numbers or ISO dates: .*; .* dates="):
         read(path)
-    with pytest.raises(AleatorError, match=r"does not hold dates like %m/%d/%Y %H:%M; .* dates="):
+    with pytest.raises(
+        AleatorError, match=r"does not hold dates like %m/%d/%Y %H:%M: one value is '31.12.2010'; .* dates="
+    ):
         read(path, dates="%m/%d/%Y %H:%M")
 
 

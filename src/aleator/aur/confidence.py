@@ -2,9 +2,9 @@
 
 The event has a size. With m next items, p = 1 - exp(-m * rate), and log(rate) = level + by_rank * log(rank) +
 by_score * score. This is a regression with a complementary log-log link (McCullagh and Nelder, 1989) of hits among the
-first 50 items on held-out pairs. log(m) is its offset, with the number of the user's held-out items as m. So what is
-learned on a validation part of any size holds for any m. An isotonic regression of the hits on p then corrects what the
-formula misses.
+first 50 items on held-out pairs. log(m) is its offset, with the number of the user's held-out items as m. An isotonic
+regression then corrects what the formula misses. It is one of rates, not of hits, for the m of users differ. So what is
+learned on a validation part of any size holds for any m.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from aleator.ranking.top import blocks, hide, top_k
 NEXT = 10  # items that a user takes next, in the event of the column `confidence`
 LISTED = 50  # ranks that have a confidence
 _STEPS = 25  # of Newton's method
+_BIN, _BINS = 100, 1024  # fewest listed items in a bin of the isotonic regression, and most bins
 
 Score = Callable[[Users], Tensor]  # takes a batch, returns scores [B, n_items]
 
@@ -36,7 +37,7 @@ class Confidence:
     level: float
     by_rank: float  # at most 0
     by_score: float  # at least 0
-    knots: tuple[tuple[float, float], ...]  # of the map from p by the formula to the probability
+    knots: tuple[tuple[float, float], ...]  # of the map from p by the formula to the probability, both at m = 10
 
     def __call__(self, scores: Tensor, n_next: Tensor | float = NEXT) -> Tensor:
         """The confidence of the first items of lists. NaN beyond rank 50, and where there is no item.
@@ -46,10 +47,14 @@ class Confidence:
             n_next: How many items a user takes next: one number, or one for each user [B, 1].
         """
         ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64)
-        eta = self.level + self.by_rank * ranks.log() + self.by_score * scores.double()
-        p = -torch.expm1(-n_next * eta.exp())
-        found = Map(*self._knots(scores.device))(p).clamp(0, 1)  # p may lie beyond them: m was smaller on validation
+        found = Map(*self._knots(scores.device))(among_next(self.rate(scores))).clamp(0, 1)
+        found = -torch.expm1(n_next / NEXT * torch.log1p(-found))
         return found.masked_fill((ranks > LISTED) | scores.isinf(), torch.nan).to(scores.dtype)
+
+    def rate(self, scores: Tensor) -> Tensor:
+        """[B, k] the rate by the formula, of the first items of lists."""
+        ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64)
+        return (self.level + self.by_rank * ranks.log() + self.by_score * scores.double()).exp()
 
     def _knots(self, device: torch.device) -> Sequence[Tensor]:
         """x and y of the knots."""
@@ -87,9 +92,36 @@ def learn(scores: Tensor, hits: Tensor, n_next: Tensor, *, ranked: bool = True) 
     if not bool(hits[listed].any()):
         return None
     formula = Confidence(*regression(scores, hits, n_next, listed, ranked), ((0.0, 0.0), (1.0, 1.0)))
-    p = formula(scores, n_next[:, None])[listed].double()
-    x, y = isotonic([(p, torch.ones_like(p), hits[listed].double())])
-    return replace(formula, knots=tuple(zip(map(float, x), map(float, y), strict=True)))
+    sizes = n_next[:, None].expand(scores.shape)[listed]
+    return replace(formula, knots=corrected(formula.rate(scores)[listed], hits[listed].double(), sizes))
+
+
+def among_next(rate: Tensor) -> Tensor:
+    """The probability that an item with this rate is among the next 10."""
+    return -torch.expm1(-NEXT * rate)
+
+
+def corrected(rate: Tensor, hits: Tensor, sizes: Tensor) -> tuple[tuple[float, float], ...]:
+    """The knots that bring the rates [n] by the formula to those of the hits [n] of events of these sizes [n].
+
+    Listed items are put into bins by their rate. The rate of a bin solves sum(1 - exp(-size * rate)) = hits.
+    """
+    n = min(max(len(rate) // _BIN, 1), _BINS)
+    place = torch.empty(len(rate), dtype=torch.long, device=rate.device)
+    place[rate.argsort()] = torch.arange(len(rate), device=rate.device) * n // len(rate)
+
+    def total(values: Tensor) -> Tensor:
+        return values.new_zeros(n).index_add_(0, place, values)
+
+    exposure, count = total(sizes), total(torch.ones_like(hits))
+    taken = total(hits).minimum(count - 0.5)  # if all were taken, no rate would be enough
+    found = taken / exposure
+    for _ in range(_STEPS):  # of Newton's method, which nears the solution from below
+        left = (-sizes * found[place]).exp()
+        found = found + (taken - count + total(left)) / total(sizes * left)
+    x, y = isotonic([(among_next(total(sizes * rate) / exposure), exposure, found)])
+    y = among_next(torch.as_tensor(y, dtype=torch.float64))
+    return tuple(zip(map(float, x), y.tolist(), strict=True))
 
 
 @torch.no_grad()

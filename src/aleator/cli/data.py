@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,6 +103,8 @@ def split(
     free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
     require(free, f"'{out}' is not empty", "give a new folder")
     opened = open_file(dataset, **reading)
+    if reading.get("min_rating") is not None:
+        opened = replace(opened, rating=None)  # the ratings have done their work
     made = opened.split(valid=valid, test=test, by=by, seed=seed)
     of_items = [name for name in ("titles", "attributes") if name in reading]
     notes = [*opened.notes, *(f"{name} are not written; give --{name} to fit" for name in of_items)]

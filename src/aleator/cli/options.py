@@ -48,6 +48,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     def text(value: Any) -> str:
         if isinstance(value, list):
             return ", ".join(map(text, value))
+        if value != value:
+            return "-"  # NaN: there is no such number
         return f"{value:.4f}" if isinstance(value, float) else str(value)
 
     lines = [list(columns), *([text(value) for value in row] for row in rows)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 import time
 from dataclasses import asdict
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import narwhals as nw
 import typer
+from narwhals import selectors
 
 from aleator.aur import AUR
 from aleator.aur.build import build, parse_settings
@@ -237,7 +239,7 @@ def recommend(
         str | None,
         typer.Option(
             help="Ids of known users, separated by commas, or a table of users: a parquet, csv or tsv file, or a folder "
-            "of parquet files. A path that exists is a table."
+            "of parquet files. A path that exists is a table. Quotation marks around an id hold its commas."
         ),
     ] = None,
     history: Annotated[
@@ -317,14 +319,17 @@ def _show(frame: Any, json: bool) -> None:
     """Print a frame."""
     table = nw.from_native(frame, eager_only=True)
     if json:
-        show_json(table.rows(named=True))
+        show_json(
+            table.with_columns(selectors.by_dtype(nw.Float32, nw.Float64).fill_nan(None)).rows(named=True)
+        )  # JSON has no NaN
     else:
         show_table(table.columns, table.rows())
 
 
 def _ids(text: str, vocabulary: Vocabulary) -> list[Any]:
-    """Ids that were typed with commas between them, in the type of the vocabulary."""
-    return [vocabulary.parse(word.strip()) for word in text.split(",") if word.strip()]
+    """Ids that were typed with commas between them, in the type of the vocabulary. Quotation marks hold one together."""
+    words = (word.strip() for row in csv.reader(text.splitlines(), skipinitialspace=True) for word in row)
+    return [vocabulary.parse(word) for word in words if word]
 
 
 def similar(

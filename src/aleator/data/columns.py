@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ ALIASES = {
 }
 IDS = ("user", "item")  # the roles whose column holds ids
 
+_SHOWN = 40  # letters of a value in a message
+
+Read = Callable[[Array], Array | None]  # of texts; None if a value cannot be read
 Columns = dict[str, Any]  # role -> values [n]
 Names = dict[str, str | None]  # role -> the name that the caller gave to its column, or None
 
@@ -124,20 +128,40 @@ def typed(values: Any, role: str, name: Any, where: str, reading: Reading) -> Ar
     column = flat(values)
     if role in IDS or column.dtype.kind not in "OUT":
         return column
-    if role == "time" and reading.dates:
-        found, wanted, option = reading.moments(column), f"dates like {' or '.join(reading.dates)}", "dates"
-    else:
-        numbers = reading.numbers(column)
-        found, wanted, option = None if numbers is None else _as_numbers(numbers), "numbers", "decimal"
-        if found is None and role == "time":
-            found, wanted, option = _as_dates(column), "numbers or ISO dates", "dates"
+    read, wanted, option = partial(_as_written, reading=reading), "numbers", "decimal"
+    if role == "time":
+        read, wanted, option = partial(_as_times, reading=reading), "numbers or ISO dates", "dates"
+        if reading.dates:
+            read, wanted = reading.moments, f"dates like {' or '.join(reading.dates)}"
+    found = read(column)
     if found is None:
         example = {"dates": "'%d.%m.%Y %H:%M'", "decimal": "','"}[option]
+        told = f"name another column with {role}=, or say how it is written with {option}=, such as {example}"
         raise AleatorError(
-            f"column '{name}' of {where} is read as the {role} but does not hold {wanted}",
-            f"name another column with {role}=, or say how it is written with {option}=, such as {example}",
+            f"column '{name}' of {where} is read as the {role} but does not hold {wanted}: "
+            f"one value is {str(_first_bad(column, read))[:_SHOWN]!r}",
+            f"{told} (--{role} and --{option} in a shell)",
         )
     return found
+
+
+def _first_bad(column: Array, read: Read) -> Any:
+    """The first value that cannot be read, by bisection."""
+    good, bad = 0, len(column)  # values that can be read, and that cannot
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (good, middle) if read(column[:middle]) is None else (middle, bad)
+    return column[bad - 1]
+
+
+def _as_written(column: Array, reading: Reading) -> Array | None:
+    numbers = reading.numbers(column)
+    return None if numbers is None else _as_numbers(numbers)
+
+
+def _as_times(column: Array, reading: Reading) -> Array | None:
+    numbers = _as_written(column, reading)
+    return _as_dates(column) if numbers is None else numbers
 
 
 def _as_numbers(column: Array) -> Array | None:

@@ -234,3 +234,9 @@ class TestBadFiles:
         (tmp_path / "x.npz").write_bytes(b"garbage" * 10)
         self.refused(read_similarities, tmp_path / "x.npz", "is not a numpy archive")
         self.refused(read_factors, tmp_path / "missing.npy", "there is no file")
+
+    def test_nobody_is_told_to_open_a_pickle(self, tmp_path: Path) -> None:
+        (tmp_path / "x.npy").write_bytes(b"garbage" * 10)
+        with pytest.raises(al.AleatorError) as told:
+            read_factors(tmp_path / "x.npy")
+        assert "pickle" not in str(told.value)

@@ -106,6 +106,8 @@ def _whole(texts: list[Any]) -> list[Any]:
 def read_array(path: Path, ndim: int = 2) -> Array:
     """An array of numpy. It is mapped, so that a file which is shorter than it claims is refused before it is read."""
     with parsing(path, "an array of numpy"):
+        with open(path, "rb") as file:  # np.load would offer to unpickle what is something else
+            np.lib.format.read_magic(file)
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     require(
         isinstance(found, np.ndarray) and found.ndim == ndim and found.dtype.itemsize > 0,

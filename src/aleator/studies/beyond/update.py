@@ -1,7 +1,7 @@
 """Beyond the paper: updates. A share of the training pairs comes later, with new users and new items among them.
 
 A model is fitted without the late pairs. It then serves as it is, with the late pairs in the histories as far as it knows
-their items (stale), or it is updated. Both are compared with a model that is fitted on all pairs.
+their items (stale), or it is updated, at once or in ten steps. All are compared with a model that is fitted on all pairs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from aleator.studies.workbench import Workbench, chosen
 
 METHODS = (*FLOORS, DEFAULT, under_aur("MF"), under_aur("FISM"), "MF")
 SHARES = (0.01, 0.1)  # of the training pairs that come late
-STALE, UPDATED, REFITTED = "stale", "updated", "fitted again"
+STEPS = 10  # small updates in a row that bring the largest share
+STALE, UPDATED, STEPPED, REFITTED = "stale", "updated", f"updated in {STEPS} steps", "fitted again"
 SHOWN = {
     "recall@20": "R@20",
     "ndcg@20": "N@20",
@@ -101,6 +102,15 @@ def _latest(data: Interactions, among: NDArray[np.bool_], n: int, rng: np.random
     return order[np.argsort(share, kind="stable")[: max(n, 0)]]
 
 
+def steps(new: Interactions, n: int, seed: int) -> list[Interactions]:
+    """The pairs in n parts of about equal size, the earliest first. Where the order is not known, it is random."""
+    time, rng = new.in_time(), np.random.default_rng([seed, 3])
+    order = rng.permutation(len(new))
+    if time is not None:
+        order = order[np.argsort(time[order], kind="stable")]
+    return [new.take(rows).clean() for rows in np.array_split(order, n)]
+
+
 def figures(bench: Workbench, system: Recommender, late: Late) -> dict[str, float | None]:
     """The metrics of all users, those of new users, and how many test pairs of new items are found."""
     report = evaluate(system, late.whole, recipe=bench.recipe.name)
@@ -133,11 +143,16 @@ def measure(bench: Workbench, method: Method) -> Measured:
             continue
         early = bench.on(f"update {name}", lambda late=late: late.early)  # type: ignore[misc]
         stale = early.fit(method)
-        start = time.perf_counter()
-        updated = stale.update(late.new)
-        seconds = time.perf_counter() - start
         metrics[f"{STALE} {name}"] = {**figures(bench, stale, late), "seconds": 0.0}
-        metrics[f"{UPDATED} {name}"] = {**figures(bench, updated, late), "seconds": seconds}
+        ways = {UPDATED: [late.new]}
+        if share == max(SHARES):
+            ways[STEPPED] = steps(late.new, STEPS, bench.seed)
+        for way, parts in ways.items():
+            start, updated = time.perf_counter(), stale
+            for part in parts:
+                updated = updated.update(part)
+            seconds = time.perf_counter() - start
+            metrics[f"{way} {name}"] = {**figures(bench, updated, late), "seconds": seconds}
         metrics[f"late {name}"] = {each: float(n) for each, n in updated.updated.items()}
     return {"metrics": metrics, "chosen": chosen(system), "config": system.options()}
 
@@ -149,13 +164,16 @@ def show(rows: Sequence[Record]) -> list[Block]:
         lines: list[list[Cell]] = []
         for method, runs in seeds_of(rows).items():
             whole = mean_of(runs, f"{REFITTED} {name}", "seconds")
-            for way in (STALE, UPDATED, REFITTED) if method not in FLOORS else (REFITTED,):
-                seconds = mean_of(runs, f"{way} {name}", "seconds")
+            for way in (STALE, UPDATED, STEPPED, REFITTED):
+                served = [run for run in runs if f"{way} {name}" in run["metrics"]]
+                if not served:
+                    continue
+                seconds = mean_of(served, f"{way} {name}", "seconds")
                 took: list[Cell] = [None, None]
                 if way != STALE:
                     took = [Shown(f"{seconds:.1f}", seconds), Shown(f"{whole / seconds:.0f}", whole / seconds)]
-                found = (figure_of(runs, f"{way} {name}", metric) for metric in SHOWN)
-                lines.append([method, way, *found, *took, count(len(runs))])
+                found = (figure_of(served, f"{way} {name}", metric) for metric in SHOWN)
+                lines.append([method, way, *found, *took, count(len(served))])
         updated = [row for row in rows if row["method"] not in FLOORS]
         new = {each: mean_of(updated, f"late {name}", each) for each in ("pairs", "users", "items")}
         caption = (
