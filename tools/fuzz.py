@@ -14,14 +14,13 @@ Cases are made from small files of each kind (fuzz_targets.py) by mutations that
 number i is the same in each run of a seed. With --guided, atheris makes them, with the same mutations and its own, and
 keeps those that reach new code of aleator: `pip install atheris` first.
 
---cases is the number for each reader. --keep saves the cases that escape, --replay runs one of them and shows the traceback.
+--cases is the number for each reader; those whose cases take long (a fit, a study) get a fortieth of it. --keep saves the cases that escape, --replay runs one of them and shows the traceback.
 It ends with 1 if anything escaped.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import hashlib
 import json
@@ -50,7 +49,7 @@ BATCH = 4000  # cases of a process
 ROOM = 4 << 30  # bytes of address space that a process may take beside what it has at first
 SLACK = 64 << 20  # bytes that a case may take beside the limit: code that is loaded for the first time
 CODE = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "socket.connect", "exec")
-MAKERS = ("typing.py", "dataclasses.py", "collections/__init__.py", "functools.py", "inspect.py")  # they evaluate annotations
+MAKERS = ("typing.py", "dataclasses.py", "collections/__init__.py", "functools.py", "inspect.py", "langhelpers.py")  # they evaluate annotations
 
 
 @dataclass
@@ -87,10 +86,16 @@ class Judge:
         self.ran: list[str] | None = None  # what the case ran or wrote that it must not; None between cases
         self.libc = ctypes.CDLL(None)
         self.libc.mallopt(-3, 1 << 16)  # blocks of 64 kB and more go back to the system at once, so that peaks are seen
-        for number, way in enumerate(ways.values()):  # modules that are loaded late are loaded now
+        for number, (name, way) in enumerate(ways.items()):  # modules that are loaded late are loaded now
+            loaded, reason = 0, None
             for content in self.seeds[number]:
-                with contextlib.suppress(Exception):
+                try:
                     self.read(number, way, content)
+                    loaded += 1
+                except Exception as error:
+                    reason = error
+            if not loaded:
+                raise RuntimeError(f"{name}: none of its files loads") from reason
         sys.addaudithook(self.heard)
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (now + ROOM, now + ROOM))
@@ -359,7 +364,8 @@ def main() -> None:
             parser.error(f"no reader {name!r}; known: {', '.join(known)}")
     found: dict[str, Summary] = {}
     for reader in args.reader or known:
-        found[reader] = attack(reader, args.cases, args.seed, args.keep, guided if args.guided else blindly)
+        cases = max(args.cases // fuzz_targets.SLOW.get(reader, 1), 1)
+        found[reader] = attack(reader, cases, args.seed, args.keep, guided if args.guided else blindly)
         print(*list(show({reader: found[reader]}))[1:2], sep="\n", flush=True)
         for what, times in found[reader].escapes.most_common():
             print(f"    {times} x {what}", flush=True)

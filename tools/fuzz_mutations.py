@@ -188,7 +188,7 @@ def document(content: bytes, draw: random.Random) -> bytes:
     """A value of a JSON document replaced, taken away or moved; of several lines, one of them."""
     if draw.random() < 0.25:
         return damaged(content, draw)
-    lines = content.splitlines() if b"\n{" in content.strip() else [content]
+    lines = content.splitlines() if content.count(b"\n{") > 0 else [content]
     place = draw.randrange(len(lines))
     try:
         value = json.loads(lines[place])
@@ -289,7 +289,7 @@ def database(content: bytes, draw: random.Random) -> bytes:
                 break
         held.commit()
         return bytes(held.serialize())
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeError):
         return damaged(content, draw)
     finally:
         held.close()

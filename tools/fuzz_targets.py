@@ -32,7 +32,7 @@ from safetensors.numpy import save
 import aleator as al
 from aleator import checkpoint
 from aleator.aur.build import build, parse_settings
-from aleator.batch.folder import JOURNAL, held
+from aleator.batch.folder import JOURNAL
 from aleator.batch.listed import listed
 from aleator.batch.users import Roll, Table
 from aleator.cli.tune import ENOUGH
@@ -462,25 +462,24 @@ def _unfinished_file(name: str) -> list[bytes]:
     return [unfinished()[name]]
 
 
-BATCH = {"aleator": "0", "k": 2, "model": "abc"}
+@cache
+def batch_files() -> dict[str, bytes]:
+    """The folder of a finished batch."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place:
+        recommended(Path(place) / "b")
+        return {file.name: file.read_bytes() for file in (Path(place) / "b").iterdir()}
 
 
-def batch_journal(folder: Path) -> None:
-    out = folder / "out"
-    out.mkdir(exist_ok=True)
-    (out / "part-00000.parquet").write_bytes(b"12345")
-    shutil.copy(folder / "case.jsonl", out / JOURNAL)
-    try:
-        with held(out, BATCH) as found:
-            found.add("part-00001.parquet", lambda path: path.write_bytes(b"1") and None, {"rows": 1})
-            found.finish({})
-    finally:
-        shutil.rmtree(out)
+def recommended(folder: Path) -> None:
+    users = pl.DataFrame({"user_id": fitted("aur").fitted.users.ids.tolist()[:9]})
+    al.recommend_batch(fitted("aur"), users, folder, k=2, per_part=4)
 
 
-def batch_seed() -> list[bytes]:
-    lines = [BATCH, {"part": "part-00000.parquet", "bytes": 5, "users": 1, "rows": 2}]
-    return [b"".join(json.dumps(line).encode() + b"\n" for line in lines)]
+def make_batch(folder: Path) -> None:
+    shutil.rmtree(folder / "b", ignore_errors=True)
+    put(folder / "b", batch_files())
 
 
 def exported(folder: Path) -> None:
@@ -554,7 +553,7 @@ def built(given_settings: dict[str, Any], **made: Any) -> None:
             found = build(model, given_settings, with_uncertainty=uncertainty, recipe="ours", estimator=estimator, **made)
             repr(found)
             found.get_params()
-            found.to_manifest()
+            found.asked_for()
 
 
 def configured(folder: Path) -> None:
@@ -726,6 +725,9 @@ def _read_as(read: Callable[[Path, str], object], name: str, folder: Path) -> No
     read(folder, name)
 
 
+SLOW = {"checkpoints of fits": 40, "trials": 40}  # how many times as long as elsewhere a case takes
+
+
 def readers() -> dict[str, Callable[[], dict[str, Way]]]:
     """Every reader by its name. Its ways are made in the process that attacks it: they may fit models."""
     found: dict[str, Callable[[], dict[str, Way]]] = {
@@ -774,7 +776,9 @@ def readers() -> dict[str, Callable[[], dict[str, Way]]]:
             for ending, seeds in {"txt": lambda: [b"1\n2\n3\n", b"a\nb\nc\n"], "npy": npys, "parquet": lambda: score_parquets()}.items()
         },
         "checkpoints of fits": checkpoint_ways,
-        "journals of batches": lambda: {"journal": Way("case.jsonl", batch_journal, batch_seed)},
+        "journals of batches": lambda: {
+            "journal": Way("b/_journal.jsonl", lambda folder: recommended(folder / "b"), lambda: [batch_files()[JOURNAL]], make_batch)
+        },
         "export manifests": lambda: {
             "manifest": Way("e/manifest.json", exported, lambda: [export_files()["manifest.json"]], lambda folder: put(folder / "e", export_files()))
         },
