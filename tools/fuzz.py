@@ -14,7 +14,8 @@ Cases are made from small files of each kind (fuzz_targets.py) by mutations that
 number i is the same in each run of a seed. With --guided, atheris makes them, with the same mutations and its own, and
 keeps those that reach new code of aleator: `pip install atheris` first.
 
---cases is the number for each reader; those whose cases take long (a fit, a study) get a fortieth of it. --keep saves the cases that escape, --replay runs one of them and shows the traceback.
+--cases is the number for each reader; those whose cases take long (a fit, a study) get a fortieth of it. --keep saves the
+cases that escape, --replay runs one of them and shows the traceback.
 It ends with 1 if anything escaped.
 """
 
@@ -48,8 +49,25 @@ LONGEST = 20  # seconds of a case
 BATCH = 4000  # cases of a process
 ROOM = 4 << 30  # bytes of address space that a process may take beside what it has at first
 SLACK = 64 << 20  # bytes that a case may take beside the limit: code that is loaded for the first time
-CODE = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "socket.connect", "exec")
-MAKERS = ("typing.py", "dataclasses.py", "collections/__init__.py", "functools.py", "inspect.py", "langhelpers.py")  # they evaluate annotations
+SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # no case waits for a disk there
+CODE = (
+    "pickle.find_class",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+    "subprocess.Popen",
+    "socket.connect",
+    "exec",
+)
+MAKERS = (
+    "typing.py",
+    "dataclasses.py",
+    "collections/__init__.py",
+    "functools.py",
+    "inspect.py",
+    "langhelpers.py",
+)  # they evaluate annotations
 
 
 @dataclass
@@ -73,7 +91,12 @@ class Summary:
         self.slowest, self.peak = max(self.slowest, seconds), max(self.peak, peak)
 
     def told(self) -> dict[str, Any]:
-        return {**vars(self), "escapes": self.escapes.total(), "what": dict(self.escapes), "seconds": round(self.seconds, 1)}
+        return {
+            **vars(self),
+            "escapes": self.escapes.total(),
+            "what": dict(self.escapes),
+            "seconds": round(self.seconds, 1),
+        }
 
 
 class Judge:
@@ -96,9 +119,16 @@ class Judge:
                     reason = error
             if not loaded:
                 raise RuntimeError(f"{name}: none of its files loads") from reason
+        self.clear = os.open("/proc/self/clear_refs", os.O_WRONLY)
+        self.status = os.open("/proc/self/status", os.O_RDONLY)
         sys.addaudithook(self.heard)
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + ROOM, now + ROOM))
+        resource.setrlimit(resource.RLIMIT_AS, (now + ROOM, resource.RLIM_INFINITY))
+
+    def resident(self, name: bytes) -> int:
+        """Bytes of memory of this process: now (VmRSS), or at its peak (VmHWM)."""
+        told = os.pread(self.status, 1 << 13, 0)
+        return int(told[told.index(name) :].split(None, 2)[1]) << 10
 
     def heard(self, event: str, args: tuple[Any, ...]) -> None:
         if self.ran is None:
@@ -107,11 +137,13 @@ class Judge:
             path, mode, flags = args
             writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (isinstance(flags, int) and flags & 3)
             name = os.fsdecode(path) if isinstance(path, (str, bytes)) else ""
-            if writes and name and not name.startswith((tempfile.gettempdir(), "/dev/null")) and not name.startswith("/proc"):
+            if writes and name and not name.startswith((tempfile.gettempdir(), "/dev/", "/proc/")):
                 self.ran.append(f"wrote {name}")
         elif event in CODE:
             made, asked_by = getattr(args[0], "co_filename", "") if args else "", sys._getframe(1).f_code.co_filename
-            known = made.endswith(".py") or asked_by.endswith(MAKERS)  # a module that is imported late, a type that is made
+            known = made.endswith(".py") or asked_by.endswith(
+                MAKERS
+            )  # a module that is imported late, a type that is made
             if event != "exec" or not known:
                 self.ran.append(f"{event} in {asked_by}")
 
@@ -125,18 +157,16 @@ class Judge:
 
     def judge(self, number: int, content: bytes) -> tuple[str, float, int]:
         """The verdict on a case, the seconds of the processor and the bytes of memory that it took at most."""
-        from aleator.data.limits import Limit
-
         name = self.names[number]
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-        before, start = _resident("VmRSS"), time.process_time()
+        os.pwrite(self.clear, b"5", 0)  # the peak begins anew
+        before, start = self.resident(b"VmRSS"), time.process_time()
         verdict, message, self.ran = "loaded", "", []
         try:
             self.read(number, self.ways[name], content)
         except BaseException as error:  # a panic of polars is no Exception
             verdict, message = _verdict(error), "".join(traceback.format_exception(error))[-3000:]
         seconds = time.process_time() - start
-        peak = _resident("VmHWM") - before
+        peak = self.resident(b"VmHWM") - before
         ran, self.ran = self.ran, None
         verdict = f"RAN {ran[0]}" if ran else verdict
         if peak > max(1 << 29, 200 * len(content)) + SLACK:
@@ -172,14 +202,10 @@ def _verdict(error: BaseException) -> str:
 def _where(error: BaseException) -> str:
     """The innermost line of aleator that an error went through, and the file that it came out of."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "aleator" in frame.filename and "site-packages" not in frame.filename] or frames
+    ours = [
+        frame for frame in frames if "aleator" in frame.filename and "site-packages" not in frame.filename
+    ] or frames
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
-
-
-def _resident(name: str) -> int:
-    """Bytes of memory of this process: now (VmRSS), or at its peak (VmHWM)."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
 
 
 def forked(job: Callable[[Any], None], log: Path) -> tuple[int, Any]:
@@ -216,8 +242,6 @@ def blindly(reader: str, first: int, end: int, seed: int, place: Path, keep: Pat
     judge = quiet_judge(reader, place, keep)
     for number in range(first, end):
         way, content = made_case(judge, reader, number, seed)
-        (place / "case").write_bytes(content)
-        (place / "way").write_text(judge.names[way])
         signal.alarm(LONGEST)
         tell(told, judge.judge(way, content))
 
@@ -253,8 +277,6 @@ def guided(reader: str, first: int, end: int, seed: int, place: Path, keep: Path
 
     def once(data: bytes) -> None:
         if data:
-            (place / "case").write_bytes(data[1:])
-            (place / "way").write_text(judge.names[data[0] % len(judge.names)])
             tell(told, judge.judge(data[0] % len(judge.names), data[1:]))
 
     def change(data: bytes, most: int, number: int) -> bytes:
@@ -267,7 +289,13 @@ def guided(reader: str, first: int, end: int, seed: int, place: Path, keep: Path
             content = mutation_for(judge.ways[judge.names[way]].file)(content, draw)
         return (bytes([way]) + content)[:most]
 
-    options = [f"-runs={end - first}", f"-seed={seed + first + 1}", f"-timeout={LONGEST}", "-rss_limit_mb=0", "-max_len=300000"]
+    options = [
+        f"-runs={end - first}",
+        f"-seed={seed + first + 1}",
+        f"-timeout={LONGEST}",
+        "-rss_limit_mb=0",
+        "-max_len=300000",
+    ]
     words = ["fuzz", *options, "-len_control=0", f"-artifact_prefix={place}/", str(corpus)]
     atheris.Setup(words, once, custom_mutator=change)
     atheris.Fuzz()
@@ -282,7 +310,7 @@ def attack(reader: str, cases: int, seed: int, keep: Path | None, job: Any = bli
     failures = 0
     while found.cases < cases:
         first = found.cases
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
             place = Path(name)
             end = min(first + BATCH, cases) if job is blindly else cases
             child, pipe = forked(partial(job, reader, first, end, seed, place, own), place / "log")
@@ -298,23 +326,44 @@ def attack(reader: str, cases: int, seed: int, keep: Path | None, job: Any = bli
             if code and found.cases < end:
                 ended = "HUNG" if code in (-signal.SIGALRM, 70) else f"DIED ({code})"
                 found.add(ended, 0.0, 0)
-                if own is not None and (place / "case").exists():
-                    target = own / f"{(place / 'way').read_text().replace('/', '_')}-{ended.split()[0]}-{found.cases}"
-                    shutil.copy(place / "case", target)
-                    shutil.copy(place / "log", target.with_name(target.name + ".txt"))
+                if own is not None:
+                    keep_dead(reader, found.cases - 1, seed, place, own)
     found.seconds = time.perf_counter() - start
     return found
 
 
+def keep_dead(reader: str, number: int, seed: int, place: Path, own: Path) -> None:
+    """Save the case that ended its process: the one that atheris saved, or the one of this number, made once more."""
+    shutil.copy(place / "log", own / f"ended-{number}.txt")
+    artifacts = [file for kind in ("crash", "timeout", "oom") for file in place.glob(f"{kind}-*")]
+    for file in artifacts:
+        shutil.copy(file, own / f"ended-{number}-{file.name}")
+    if artifacts:
+        return
+
+    def make(told: Any) -> None:
+        judge = quiet_judge(reader, place, None)
+        way, content = made_case(judge, reader, number, seed)
+        (own / f"{judge.names[way].replace('/', '_')}-ended-{number}").write_bytes(content)
+
+    child, pipe = forked(make, place / "log")
+    pipe.close()
+    os.waitpid(child, 0)
+
+
 def show(found: dict[str, Summary]) -> Iterator[str]:
     """The table of readers."""
-    yield f"{'reader':26}{'cases':>9}{'loaded':>9}{'refused':>9}{'escapes':>9}{'slowest s':>11}{'peak MiB':>10}{'seconds':>9}"
+    names = "".join(f"{name:>9}" for name in ("cases", "loaded", "refused", "escapes"))
+    yield f"{'reader':26}{names}{'slowest s':>11}{'peak MiB':>10}{'wall s':>9}"
     for reader, own in found.items():
         yield (
             f"{reader:26}{own.cases:9,}{own.loaded:9,}{own.refused:9,}{own.escapes.total():9,}{own.slowest:11.2f}"
             f"{own.peak / (1 << 20):10.0f}{own.seconds:9.0f}"
         )
-    total = [sum(column) for column in zip(*((o.cases, o.loaded, o.refused, o.escapes.total()) for o in found.values()), strict=True)]
+    total = [
+        sum(column)
+        for column in zip(*((o.cases, o.loaded, o.refused, o.escapes.total()) for o in found.values()), strict=True)
+    ]
     slowest, peak = max(own.slowest for own in found.values()), max(own.peak for own in found.values())
     yield f"{'all':26}" + "".join(f"{n:9,}" for n in total) + f"{slowest:11.2f}{peak / (1 << 20):10.0f}"
 
@@ -348,7 +397,6 @@ def main() -> None:
         import atheris
 
         with atheris.instrument_imports(include=["aleator"]):
-            import aleator  # noqa: F401
             import fuzz_targets
     else:
         import fuzz_targets

@@ -23,11 +23,13 @@ MOST = 1 << 16  # bytes of a case
 
 WORDS = [
     b"", b'"', b'""', b'","', b"\n", b"\r\n", b"\r", b"\n\n", b"\t", b",", b";", b"::", b"|", b" ", b"\0", b"\x01",
-    b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\xed\xa0\x80", b"\xf0\x9f\x92\xa9", "\u2028".encode(), b"\x1f\x8b", b"\x85",
-    b"NaN", b"nan", b"inf", b"-inf", b"1e999", b"-0", b"0", b"-1", b"007", b"1.0", b"1.5", b"1e3", b"0x10", b"1_000",
-    b"9223372036854775807", b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"9" * 400, b"1e-320",
+    b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\xed\xa0\x80", b"\xf0\x9f\x92\xa9", "\u2028".encode(), b"\x1f\x8b",
+    b"\x85", b"NaN", b"nan", b"inf", b"-inf", b"1e999", b"-0", b"0", b"-1", b"007", b"1.0", b"1.5", b"1e3", b"0x10", b"1_000",
+    b"9223372036854775807", b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"9" * 400,
+    b"1e-320",
     "\u0663".encode(), b"true", b"False", b"null", b"None", b"2020-01-01", b"0000-00-00", b"99999-01-01", b"2020-13-45",
-    b"2020-01-01T00:00:00+99:99", b"1677-09-21", b"-290308-01-01", b"../../etc/passwd", b"s3://a/b", b"~", b"%d", b"{}", b"[]",
+    b"2020-01-01T00:00:00+99:99", b"1677-09-21", b"-290308-01-01", b"../../etc/passwd", b"s3://a/b", b"~", b"%d", b"{}",
+    b"[]",
     b"user_id", b"item_id", b"rating", b"weight", b"timestamp", b"title", b"user_id:token", b"item_id_list:token_seq",
     b"a" * 300, b"(1,2)", b"'x'", b"#", b"//", b"=1+1",
 ]  # fmt: skip
@@ -36,7 +38,23 @@ VALUES: list[Any] = [
     float("inf"), "", "x", "cuda:7", "\u2603\ud800", "../../x", "9" * 5000, "1", "nan", [], [[]], [0], ["x"], [[1, 2]], {},
     {"x": 1}, {"kind": "MF", "options": {}}, 2**53 + 0.5,
 ]  # fmt: skip
-INTEGERS = [0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 20, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
+INTEGERS = [
+    0,
+    1,
+    2,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0xFFFF,
+    1 << 20,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 64) - 1,
+]
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -118,7 +136,7 @@ def packed_text(content: bytes, draw: random.Random) -> bytes:
     with suppress(OSError, EOFError, zlib.error):
         inside = text(gzip.decompress(content), draw)
         if draw.random() < 0.01:
-            inside += b"\n" * draw.choice((1 << 20, 1 << 24)) + b"7,7," * (1 << 18)
+            inside += b"\n" * draw.choice((1 << 20, 1 << 22)) + b"7,7," * (1 << 18)
         made = gzip.compress(inside, 1, mtime=0)
         return gzip.compress(made, 1, mtime=0) if draw.random() < 0.03 else made
     return damaged(content, draw)
@@ -141,7 +159,10 @@ def archive(content: bytes, draw: random.Random) -> bytes:
         case 0:
             del parts[place]
         case 1:
-            parts[place] = (draw.choice(("user.npy", "train_user.npy", "x", "a_b", "../x.npy", "shape.npy", "data.npy")), inside)
+            parts[place] = (
+                draw.choice(("user.npy", "train_user.npy", "x", "a_b", "../x.npy", "shape.npy", "data.npy")),
+                inside,
+            )
         case 2:
             parts[place] = (name, draw.choice(parts)[1])
         case 3:
@@ -156,8 +177,44 @@ def archive(content: bytes, draw: random.Random) -> bytes:
     return made.getvalue()
 
 
-TYPES = ["<i8", "<i4", ">i8", "|i1", "<u8", "<f8", "<f4", "<f2", "<c16", "|b1", "<U3", "|S5", "<M8[us]", "<M8[D]", "<m8[s]", "|V4", "|O", "<i0", "<U0", "<f16"]
-SHAPES = [(), (0,), (1,), (3,), (12,), (3, 4), (4, 3), (2, 2, 3), (1 << 40,), (1 << 62, 4), (-1,), (0, 1 << 40), (12, 0), (1,) * 40]
+TYPES = [
+    "<i8",
+    "<i4",
+    ">i8",
+    "|i1",
+    "<u8",
+    "<f8",
+    "<f4",
+    "<f2",
+    "<c16",
+    "|b1",
+    "<U3",
+    "|S5",
+    "<M8[us]",
+    "<M8[D]",
+    "<m8[s]",
+    "|V4",
+    "|O",
+    "<i0",
+    "<U0",
+    "<f16",
+]
+SHAPES = [
+    (),
+    (0,),
+    (1,),
+    (3,),
+    (12,),
+    (3, 4),
+    (4, 3),
+    (2, 2, 3),
+    (1 << 40,),
+    (1 << 62, 4),
+    (-1,),
+    (0, 1 << 40),
+    (12, 0),
+    (1,) * 40,
+]
 
 
 def array(content: bytes, draw: random.Random) -> bytes:
@@ -170,14 +227,32 @@ def array(content: bytes, draw: random.Random) -> bytes:
         case 0:
             header = damaged(header, draw)
         case 1:
-            header = f"{{'descr': {draw.choice(TYPES)!r}, 'fortran_order': {draw.random() < 0.3}, 'shape': {draw.choice(SHAPES)!r}}}".encode()
+            told = {"descr": draw.choice(TYPES), "fortran_order": draw.random() < 0.3, "shape": draw.choice(SHAPES)}
+            header = repr(told).encode()
         case 2:
             header = header.replace(b"(", draw.choice((b"(1,", b"(0,", b"(", b"((", b"[", b"(-", b"(9" * 50)), 1)
         case 3:
             at = header.find(b"'descr': ") + 9
-            header = header[:at] + draw.choice((repr(draw.choice(TYPES)).encode(), b"[('a', '<i8')]", b"()", b"1" * 300, b"'O'", b"[" * 60, b"None")) + header[at + 5 :]
+            header = (
+                header[:at]
+                + draw.choice(
+                    (
+                        repr(draw.choice(TYPES)).encode(),
+                        b"[('a', '<i8')]",
+                        b"()",
+                        b"1" * 300,
+                        b"'O'",
+                        b"[" * 60,
+                        b"None",
+                    )
+                )
+                + header[at + 5 :]
+            )
         case 4:
-            inside = b"".join(draw.choice((draw.randbytes(8), b"\0" * 8, b"\xff" * 8, b"\0" * 6 + b"\xf8\x7f", b"\x01" + b"\0" * 7)) for _ in range(len(inside) // 8))
+            inside = b"".join(
+                draw.choice((draw.randbytes(8), b"\0" * 8, b"\xff" * 8, b"\0" * 6 + b"\xf8\x7f", b"\x01" + b"\0" * 7))
+                for _ in range(len(inside) // 8)
+            )
         case _:
             inside = inside * draw.choice((0, 2, 3))
     header = header.rstrip(b"\n") + b"\n"
@@ -221,7 +296,9 @@ def edited(value: Any, draw: random.Random) -> Any:
         case 2 if isinstance(inside, dict):
             inside[draw.choice(("x", "", "kind", "options", "\ud800"))] = inside.pop(path[-1])
         case 3 if isinstance(inside[path[-1]], (int, float)):
-            inside[path[-1]] = draw.choice((inside[path[-1]] + 1, -inside[path[-1]], inside[path[-1]] * 10**6, str(inside[path[-1]])))
+            inside[path[-1]] = draw.choice(
+                (inside[path[-1]] + 1, -inside[path[-1]], inside[path[-1]] * 10**6, str(inside[path[-1]]))
+            )
         case _:
             inside[path[-1]] = copy.deepcopy(draw.choice(VALUES))
     return made
@@ -231,7 +308,9 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The place of every value. Of a long list, the first few stand for all."""
     if path:
         yield path
-    keys: list[Any] = list(value) if isinstance(value, dict) else list(range(min(len(value), 4))) if isinstance(value, list) else []
+    keys: list[Any] = (
+        list(value) if isinstance(value, dict) else list(range(min(len(value), 4))) if isinstance(value, list) else []
+    )
     for key in keys:
         yield from paths(value[key], (*path, key))
 
@@ -254,7 +333,13 @@ def tensors(content: bytes, draw: random.Random) -> bytes:
     elif draw.random() < 0.5:
         for old in (b'"F32"', b'"I64"', b'"F64"', b'"U8"', b'"I32"', b'"BOOL"'):
             if old in header and draw.random() < 0.5:
-                header = header.replace(old, draw.choice((b'"F16"', b'"BF16"', b'"F64"', b'"I64"', b'"I32"', b'"F32"', b'"BOOL"', b'"F8_E4M3"', b'"U16"')), 1)
+                header = header.replace(
+                    old,
+                    draw.choice(
+                        (b'"F16"', b'"BF16"', b'"F64"', b'"I64"', b'"I32"', b'"F32"', b'"BOOL"', b'"F8_E4M3"', b'"U16"')
+                    ),
+                    1,
+                )
     else:
         header = document(header, draw)
     return len(header).to_bytes(8, "little") + header + inside
@@ -275,7 +360,26 @@ def database(content: bytes, draw: random.Random) -> bytes:
             if not rows:
                 continue
             row, column = draw.choice(rows), draw.choice(columns)
-            values = [None, 0, -1, 1, 2**40, 0.5, "", "x", "NaN", "{}", "[]", '"x"', "null", "[" * 5000, b"\xff", 1e308, "COMPLETE", "RUNNING"]
+            values = [
+                None,
+                0,
+                -1,
+                1,
+                2**40,
+                0.5,
+                "",
+                "x",
+                "NaN",
+                "{}",
+                "[]",
+                '"x"',
+                "null",
+                "[" * 5000,
+                b"\xff",
+                1e308,
+                "COMPLETE",
+                "RUNNING",
+            ]
             with suppress(sqlite3.Error):
                 match draw.randrange(8):
                     case 0:

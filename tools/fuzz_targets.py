@@ -35,7 +35,6 @@ from aleator.aur.build import build, parse_settings
 from aleator.batch.folder import JOURNAL
 from aleator.batch.listed import listed
 from aleator.batch.users import Roll, Table
-from aleator.cli.tune import ENOUGH
 from aleator.data.formats import read_titles
 from aleator.data.interactions import Interactions
 from aleator.export.manifest import is_export
@@ -64,7 +63,7 @@ class Way:
 
 # Tables
 
-CSV = b"user_id,item_id,rating,timestamp\nann,7,5,100\nann,9,3.5,101\nbob,7,1,102\n\"c, d\",11,4,2020-01-01\n"
+CSV = b'user_id,item_id,rating,timestamp\nann,7,5,100\nann,9,3.5,101\nbob,7,1,102\n"c, d",11,4,2020-01-01\n'
 CSVS = [
     CSV,
     b"user,item\n1,2\n3,4\n1,4\n",
@@ -76,12 +75,13 @@ CSVS = [
     b'user_id,item_id\n"a\nb",1\n"c""d",2\n',
 ]
 TSVS = [text.replace(b",", b"\t") for text in CSVS[:2]]
-INTER = b"user_id:token\titem_id:token\trating:float\ttimestamp:float\n1\t10\t5.0\t881250949\n2\t10\t3.0\t881250950\n2\t11\t1\t8\n"
+INTER = b"user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+INTER += b"1\t10\t5.0\t881250949\n2\t10\t3.0\t881250950\n2\t11\t1\t8\n"
 DATA = b"196\t242\t3\t881250949\n186\t302\t3\t891717742\n22\t377\t1\t878887116\n"
 DAT = DATA.replace(b"\t", b"::")
 TRAIN = b"0 1 2 3\n1 2\n2 0 4\n3\n"
 TITLES = [
-    b"item_id,title\n1,Toy Story (1995)\n2,\"Run, Lola\"\n3,\n",
+    b'item_id,title\n1,Toy Story (1995)\n2,"Run, Lola"\n3,\n',
     b"movieId,title,genres\n1,Toy Story,Animation|Comedy\n3,Heat,Crime\n",
 ]
 ATTRIBUTES = [
@@ -109,11 +109,25 @@ def parquets() -> list[bytes]:
     texts = [f"u{n % 4}" for n in base["user_id"]]
     frames = [
         pl.DataFrame(base),
-        pl.DataFrame({"user": texts, "item": pl.Series(texts, dtype=pl.Categorical), "time": pl.Series(range(n)).cast(pl.Datetime("ms"))}),
-        pl.DataFrame({"user": base["user_id"].astype("u8"), "item": base["item_id"].astype("i1"), "weight": [1.5, None] * 6}),
+        pl.DataFrame(
+            {
+                "user": texts,
+                "item": pl.Series(texts, dtype=pl.Categorical),
+                "time": pl.Series(range(n)).cast(pl.Datetime("ms")),
+            }
+        ),
+        pl.DataFrame(
+            {"user": base["user_id"].astype("u8"), "item": base["item_id"].astype("i1"), "weight": [1.5, None] * 6}
+        ),
         pl.DataFrame({"user": base["user_id"], "item": base["item_id"], "date": pl.Series(range(n)).cast(pl.Date)}),
         pl.DataFrame({"user": [[1]] * n, "item": [b"x"] * n, "time": pl.Series(range(n)).cast(pl.Duration("us"))}),
-        pl.DataFrame({"user": base["user_id"] * 0.5, "item": pl.Series([1] * n, dtype=pl.Decimal(9, 2)), "time": ["2020-01-01"] * n}),
+        pl.DataFrame(
+            {
+                "user": base["user_id"] * 0.5,
+                "item": pl.Series([1] * n, dtype=pl.Decimal(9, 2)),
+                "time": ["2020-01-01"] * n,
+            }
+        ),
         pl.DataFrame({"user": [True, False] * 6, "item": pl.Series(range(n)).cast(pl.Time), "x": [{"a": 1}] * n}),
     ]
     return [as_parquet(frame, compression=how) for frame in frames for how in ("uncompressed", "zstd", "snappy")]
@@ -123,9 +137,13 @@ def parquets() -> list[bytes]:
 def archives() -> list[bytes]:
     """npz files of columns, of parts and with odd types."""
     made = []
-    base = {name: column for name, column in columns().items()}
+    base = columns()
     parts = {f"{part}_{side}": base[f"{side}_id"] for part in ("train", "test") for side in ("user", "item")}
-    odd = {"user": np.array(["a", "bb\0", "c"]), "item": np.array([1.0, 2.0, np.inf]), "time": np.array(["2020", "2021", "NaT"], "M8[D]")}
+    odd = {
+        "user": np.array(["a", "bb\0", "c"]),
+        "item": np.array([1.0, 2.0, np.inf]),
+        "time": np.array(["2020", "2021", "NaT"], "M8[D]"),
+    }
     for arrays in (base, parts, odd, {"user": np.arange(6).reshape(2, 3), "item": np.arange(3)}):
         for write in (np.savez, np.savez_compressed):
             file = io.BytesIO()
@@ -166,7 +184,12 @@ def written(file: str, ending: str) -> Read:
 
 
 def interactions_ways(file: str, seeds: Callable[[], Sequence[bytes]], **more: dict[str, Any]) -> dict[str, Way]:
-    every: dict[str, dict[str, Any]] = {"plain": {}, "rated": {"min_rating": 3, "k_core": 1}, "dropped": {"missing": "drop"}, **more}
+    every: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "rated": {"min_rating": 3, "k_core": 1},
+        "dropped": {"missing": "drop"},
+        **more,
+    }
     return {name: Way(file, reading(file, **options), seeds) for name, options in every.items()}
 
 
@@ -229,7 +252,13 @@ def grafted(model: Any, **given: Any) -> None:
 
 def npys() -> list[bytes]:
     made = []
-    for array in (np.eye(3, dtype="f4"), np.arange(12.0).reshape(3, 4), np.arange(6), np.asfortranarray(np.ones((3, 2), "f2")), np.array(["a", "b", "c"])):
+    for array in (
+        np.eye(3, dtype="f4"),
+        np.arange(12.0).reshape(3, 4),
+        np.arange(6),
+        np.asfortranarray(np.ones((3, 2), "f2")),
+        np.array(["a", "b", "c"]),
+    ):
         file = io.BytesIO()
         np.save(file, array)
         made.append(file.getvalue())
@@ -238,14 +267,21 @@ def npys() -> list[bytes]:
 
 def safetensor_seeds() -> list[bytes]:
     eye, ids = np.eye(3, dtype="f4"), np.array([1, 2, 3])
-    return [save({"factors": eye, "ids": ids}), save({"x": eye.astype("f8")}), save({"a": eye, "factors": eye[:2]}), save({"a": ids})]
+    return [
+        save({"factors": eye, "ids": ids}),
+        save({"x": eye.astype("f8")}),
+        save({"a": eye, "factors": eye[:2]}),
+        save({"a": ids}),
+    ]
 
 
 def factor_parquets() -> list[bytes]:
     frames = [
         pl.DataFrame({"id": [1, 2, 3], "features": [[1.0, 0.5, 0.0], [0.0, 1.0, 0.5], [2.0, 2.0, 1.0]]}),
         pl.DataFrame({"id": ["a", "b"], "features": [[1, 2, 0], [3, 4, 0]]}),
-        pl.DataFrame({"id": [1, 2], "features": pl.Series([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]], dtype=pl.Array(pl.Float32, 3))}),
+        pl.DataFrame(
+            {"id": [1, 2], "features": pl.Series([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]], dtype=pl.Array(pl.Float32, 3))}
+        ),
         pl.DataFrame({"id": [1, None], "features": [[1.0, None], [3.0]]}),
     ]
     return [as_parquet(frame, compression=how) for frame in frames for how in ("uncompressed", "snappy")]
@@ -267,7 +303,10 @@ def score_seeds() -> list[bytes]:
 
 
 def score_parquets() -> list[bytes]:
-    return [as_parquet(pl.DataFrame({"user_id": [1, 1, 2], "item_id": ["1", "2", "3"], "score": scores})) for scores in ([0.5, 1.0, 2.0], [1, 2, None])]
+    return [
+        as_parquet(pl.DataFrame({"user_id": [1, 1, 2], "item_id": ["1", "2", "3"], "score": scores}))
+        for scores in ([0.5, 1.0, 2.0], [1, 2, None])
+    ]
 
 
 ONNX = bytes.fromhex(  # scores are the rows of a table: Gather(w, u)
@@ -294,7 +333,11 @@ def pair(file: str, other: str) -> Read:
 # Folders of models
 
 SHAPES: dict[str, Callable[[], Recommender]] = {
-    "aur": lambda: al.AUR(al.MF(dim=4, iterations=2, l2=0.1), estimator=al.FactorEstimator(dim=4, max_epochs=2), residuals="in-sample"),
+    "aur": lambda: al.AUR(
+        al.MF(dim=4, iterations=2, l2=0.1),
+        estimator=al.FactorEstimator(dim=4, max_epochs=2),
+        residuals="in-sample",
+    ),
     "mlp": lambda: al.AUR(
         al.FISM(dim=4, max_epochs=2),
         estimator=al.MLPEstimator(hidden=4, max_epochs=2),
@@ -372,9 +415,13 @@ def model_ways() -> dict[str, Way]:
         tensors = partial(_named_tensors, kind)
         make = partial(_make_model, kind)
         ways[f"{kind} manifest"] = Way("m/manifest.json", loaded, partial(_of_saved, kind, "manifest.json"), make)
-        ways[f"{kind} manifest, sealed"] = Way("m/manifest.json", sealed_manifest, partial(_of_saved, kind, "manifest.json"), make)
+        ways[f"{kind} manifest, sealed"] = Way(
+            "m/manifest.json", sealed_manifest, partial(_of_saved, kind, "manifest.json"), make
+        )
         ways[f"{kind} tensors"] = Way("m/" + tensors(), loaded, partial(_of_saved, kind, "tensors"), make)
-        ways[f"{kind} tensors, sealed"] = Way("m/" + tensors(), partial(sealed_tensors, kind), partial(_of_saved, kind, "tensors"), make)
+        ways[f"{kind} tensors, sealed"] = Way(
+            "m/" + tensors(), partial(sealed_tensors, kind), partial(_of_saved, kind, "tensors"), make
+        )
     return ways
 
 
@@ -497,7 +544,13 @@ def export_files() -> dict[str, bytes]:
 
 
 def pretended(_: Search, options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"recall@20": 0.1 + 0.001 * len(repr(options)), "tail_recall@50": 0.5, "epochs": 3, "lam": 0.5, "setting": {"residuals": "in-sample"}}
+    return {
+        "recall@20": 0.1 + 0.001 * len(repr(options)),
+        "tail_recall@50": 0.5,
+        "epochs": 3,
+        "lam": 0.5,
+        "setting": {"residuals": "in-sample"},
+    }
 
 
 def tuned(folder: Path) -> None:
@@ -510,7 +563,6 @@ def tuned(folder: Path) -> None:
 def study_seed() -> list[bytes]:
     import tempfile
 
-    assert ENOUGH > 4, "importance takes long"
     with tempfile.TemporaryDirectory() as place, mock.patch.object(Search, "measure", pretended):
         al.tune(world(), "mf", trials=3, study=Path(place) / "study.db", only="uncertainty")
         return [(Path(place) / "study.db").read_bytes()]
@@ -538,19 +590,35 @@ def record_seed(study: str) -> list[bytes]:
 # Options
 
 OWNERS = [*MODELS.classes.values(), *ESTIMATORS.classes.values()]
-OPTIONS = sorted({name for owner in OWNERS for name in owner.option_names()} | {f"model.{n}" for n in al.MF.option_names()})
-NAMES = [*OPTIONS, *al.AUR.option_names(), *(f"estimator.{n}" for n in al.FactorEstimator.option_names()), "joint", "joint.lr", "model"]
+OPTIONS = sorted(
+    {name for owner in OWNERS for name in owner.option_names()} | {f"model.{n}" for n in al.MF.option_names()}
+)
+NAMES = [
+    *OPTIONS,
+    *al.AUR.option_names(),
+    *(f"estimator.{n}" for n in al.FactorEstimator.option_names()),
+    "joint",
+    "joint.lr",
+    "model",
+]
 TOML = [
     b'alpha = 2.0\nlam = 0.5\nselect = "overall"\n[model]\ndim = 8\nl2 = 0.1\n[estimator]\nlr = 0.01\nmax_epochs = 3\n',
-    b'seed = 3\njoint = true\n[joint]\nlr = 0.1\n',
-    b"tail = \"mass:0.5\"\nresiduals = \"in-sample\"\nmodel.dim = 16\nrefit = false\n",
+    b"seed = 3\njoint = true\n[joint]\nlr = 0.1\n",
+    b'tail = "mass:0.5"\nresiduals = "in-sample"\nmodel.dim = 16\nrefit = false\n',
 ]
 
 
 def built(given_settings: dict[str, Any], **made: Any) -> None:
-    for model, estimator, uncertainty in (("mf", "factor", True), ("lightgcn", "mlp", True), (None, None, True), ("ease", None, False)):
+    for model, estimator, uncertainty in (
+        ("mf", "factor", True),
+        ("lightgcn", "mlp", True),
+        (None, None, True),
+        ("ease", None, False),
+    ):
         with suppress(al.AleatorError):
-            found = build(model, given_settings, with_uncertainty=uncertainty, recipe="ours", estimator=estimator, **made)
+            found = build(
+                model, given_settings, with_uncertainty=uncertainty, recipe="ours", estimator=estimator, **made
+            )
             repr(found)
             found.get_params()
             found.asked_for()
@@ -568,8 +636,19 @@ def set_words(folder: Path) -> None:
 
 def odd_values() -> st.SearchStrategy[Any]:
     """Values that a program may give where an option is asked for."""
-    plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["cpu", "cuda:9", "auto", "ours"])
-    return st.recursive(plain, lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=4), inside, max_size=3), max_leaves=4)
+    plain = (
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(max_size=8)
+        | st.sampled_from(["cpu", "cuda:9", "auto", "ours"])
+    )
+    return st.recursive(
+        plain,
+        lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=4), inside, max_size=3),
+        max_leaves=4,
+    )
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), odd_values(), max_size=4))
@@ -589,13 +668,31 @@ def odd_options(found: dict[str, Any]) -> None:
 
 def cells() -> st.SearchStrategy[list[Any]]:
     one = st.one_of(
-        st.integers(-3, 9), st.integers(), st.floats(), st.text(max_size=4), st.none(), st.booleans(), st.dates(), st.binary(max_size=3), st.just("2020-01-01")
+        st.integers(-3, 9),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=4),
+        st.none(),
+        st.booleans(),
+        st.dates(),
+        st.binary(max_size=3),
+        st.just("2020-01-01"),
     )
-    same = st.one_of(*(st.lists(kind, min_size=3, max_size=3) for kind in (st.integers(0, 5), st.floats(), st.text(max_size=3), st.integers())))
+    same = st.one_of(
+        *(
+            st.lists(kind, min_size=3, max_size=3)
+            for kind in (st.integers(0, 5), st.floats(), st.text(max_size=3), st.integers())
+        )
+    )
     return same | st.lists(one, max_size=4)
 
 
-@given(st.dictionaries(st.sampled_from(["user", "item", "rating", "weight", "time", "title", "x"]), cells(), min_size=2), st.sampled_from(["dict", "array", "polars", "pandas"]), st.sampled_from(["error", "drop"]), st.sampled_from(["first", "sum"]))
+@given(
+    st.dictionaries(st.sampled_from(["user", "item", "rating", "weight", "time", "title", "x"]), cells(), min_size=2),
+    st.sampled_from(["dict", "array", "polars", "pandas"]),
+    st.sampled_from(["error", "drop"]),
+    st.sampled_from(["first", "sum"]),
+)
 @settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def odd_columns(found: dict[str, list[Any]], kind: str, missing: Any, duplicates: Any) -> None:
     source: Any = found
@@ -611,7 +708,15 @@ def odd_columns(found: dict[str, list[Any]], kind: str, missing: Any, duplicates
     used(al.read(source, missing=missing, duplicates=duplicates))
 
 
-@given(odd_values(), odd_values(), st.dictionaries(st.sampled_from(["lam", "allow", "deny", "where", "explain", "filter_seen", "untrained"]), odd_values(), max_size=2))
+@given(
+    odd_values(),
+    odd_values(),
+    st.dictionaries(
+        st.sampled_from(["lam", "allow", "deny", "where", "explain", "filter_seen", "untrained"]),
+        odd_values(),
+        max_size=2,
+    ),
+)
 @settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def odd_requests(users: Any, k: Any, options: dict[str, Any]) -> None:
     model = fitted("aur")
@@ -655,15 +760,24 @@ def of_hypothesis(test: Any) -> Way:
 # The catalogue
 
 CATALOGUE: dict[str, tuple[str, dict[str, bytes]]] = {
-    "ml-100k official": ("ml-100k", {"ua.base": DATA, "ua.test": b"196\t377\t1\t9\n", "u.item": b"242|Kolya (1996)|24-Jan-1997\n377|Heavyweights\n"}),
+    "ml-100k official": (
+        "ml-100k",
+        {"ua.base": DATA, "ua.test": b"196\t377\t1\t9\n", "u.item": b"242|Kolya (1996)|24-Jan-1997\n377|Heavyweights\n"},
+    ),
     "ml-100k of RecBole": (
         "ml-100k",
         {
             "ml-100k.inter": INTER + b"".join(b"1\t%d\t3\t%d\n" % (n, n) for n in range(20, 40)),
-            "ml-100k.item": b"item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n10\tToy Story\t1995\tA\n",
+            "ml-100k.item": b"item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token\n10\tToy Story\t1995\tA\n",
         },
     ),
-    "ml-1m": ("ml-1m", {"ratings.dat": b"".join(b"1::%d::3::%d\n" % (n, n) for n in range(20, 40)), "movies.dat": b"20::Heat (1995)::Crime\n"}),
+    "ml-1m": (
+        "ml-1m",
+        {
+            "ratings.dat": b"".join(b"1::%d::3::%d\n" % (n, n) for n in range(20, 40)),
+            "movies.dat": b"20::Heat (1995)::Crime\n",
+        },
+    ),
     "coat": ("coat", {"train.ascii": b"0 5 4\n4 0 1\n", "test.ascii": b"5 0 0\n0 4 0\n"}),
     "adjacency": ("gowalla", {"train.txt": TRAIN, "test.txt": b"0 4\n1 3\n"}),
 }  # fmt: skip
@@ -683,7 +797,9 @@ def catalogue_ways() -> dict[str, Way]:
     ways = {}
     for name, (dataset, files) in CATALOGUE.items():
         for file, content in files.items():
-            ways[f"{name}: {file}"] = Way(f"{dataset}/{file}", partial(from_catalogue, name), partial(list, [content]), partial(make_source, name))
+            ways[f"{name}: {file}"] = Way(
+                f"{dataset}/{file}", partial(from_catalogue, name), partial(list, [content]), partial(make_source, name)
+            )
     with suppress(StopIteration):
         ways["archive"] = Way("gowalla.npz", lambda folder: _archive(folder), lambda: archives()[2:4])
     return ways
@@ -718,7 +834,10 @@ def table_ways(read: Callable[[Path, str], object], texts: list[bytes], frame: A
         "csv.gz": lambda: packed(*texts),
         "parquet": lambda: [as_parquet(frame), as_parquet(frame, compression="uncompressed")],
     }
-    return {ending: Way(f"case.{ending}", partial(_read_as, read, f"case.{ending}"), seeds) for ending, seeds in endings.items()}
+    return {
+        ending: Way(f"case.{ending}", partial(_read_as, read, f"case.{ending}"), seeds)
+        for ending, seeds in endings.items()
+    }
 
 
 def _read_as(read: Callable[[Path, str], object], name: str, folder: Path) -> None:
@@ -744,22 +863,47 @@ def readers() -> dict[str, Callable[[], dict[str, Way]]]:
         "parquet": lambda: interactions_ways("case.parquet", parquets),
         "npz": lambda: interactions_ways("case.npz", archives),
         "titles": lambda: table_ways(titled, TITLES, pl.DataFrame({"item_id": [1, 2], "title": ["a", "b"]})),
-        "attributes": lambda: table_ways(attributed, ATTRIBUTES, pl.DataFrame({"item_id": [1, 2], "g": [["a"], ["b", "c"]], "y": [1.5, None]})),
-        "users": lambda: table_ways(users_read, [b"user_id,name\n1,Ann\n2,Bob\n9,\n", b"user\na\nb\n"], pl.DataFrame({"user_id": [1, 2], "x": ["a", "b"]})),
-        "allow and deny": lambda: table_ways(listed_read, [b"item_id\n1\n3\n", b"user_id,item_id\n1,1\na,x\n2,3\n"], pl.DataFrame({"user": [1, 2], "item": [1, 3]})),
+        "attributes": lambda: table_ways(
+            attributed, ATTRIBUTES, pl.DataFrame({"item_id": [1, 2], "g": [["a"], ["b", "c"]], "y": [1.5, None]})
+        ),
+        "users": lambda: table_ways(
+            users_read,
+            [b"user_id,name\n1,Ann\n2,Bob\n9,\n", b"user\na\nb\n"],
+            pl.DataFrame({"user_id": [1, 2], "x": ["a", "b"]}),
+        ),
+        "allow and deny": lambda: table_ways(
+            listed_read,
+            [b"item_id\n1\n3\n", b"user_id,item_id\n1,1\na,x\n2,3\n"],
+            pl.DataFrame({"user": [1, 2], "item": [1, 3]}),
+        ),
         "npy factors": lambda: {
             "pair": Way("x.npy", pair("x.npy", "y.npy"), npys, partial(make_side, content=npys()[0], name="y.npy")),
             "array": Way("x.npy", lambda folder: read_array(folder / "x.npy", ndim=1), npys),
         },
         "safetensors factors": lambda: {
-            "pair": Way("x.safetensors", pair("x.safetensors", "y.npy"), safetensor_seeds, partial(make_side, content=npys()[0], name="y.npy")),
+            "pair": Way(
+                "x.safetensors",
+                pair("x.safetensors", "y.npy"),
+                safetensor_seeds,
+                partial(make_side, content=npys()[0], name="y.npy"),
+            ),
         },
         "parquet factors": lambda: {
             "file": Way("x.parquet", lambda folder: read_factors(folder / "x.parquet"), factor_parquets),
-            "pair": Way("x.parquet", pair("x.parquet", "y.npy"), factor_parquets, partial(make_side, content=npys()[0], name="y.npy")),
+            "pair": Way(
+                "x.parquet",
+                pair("x.parquet", "y.npy"),
+                factor_parquets,
+                partial(make_side, content=npys()[0], name="y.npy"),
+            ),
         },
         "Spark folders": lambda: {
-            f"{side}Factors": Way(f"als/{side}Factors/part-0.snappy.parquet", lambda folder: grafted(folder / "als"), factor_parquets, lambda folder: make_spark(_new(folder / "als")))
+            f"{side}Factors": Way(
+                f"als/{side}Factors/part-0.snappy.parquet",
+                lambda folder: grafted(folder / "als"),
+                factor_parquets,
+                lambda folder: make_spark(_new(folder / "als")),
+            )
             for side in ("user", "item")
         },
         "item-item npz": lambda: {
@@ -773,22 +917,54 @@ def readers() -> dict[str, Callable[[], dict[str, Way]]]:
         },
         "ids": lambda: {
             ending: Way(f"ids.{ending}", partial(_read_ids, f"ids.{ending}"), seeds)
-            for ending, seeds in {"txt": lambda: [b"1\n2\n3\n", b"a\nb\nc\n"], "npy": npys, "parquet": lambda: score_parquets()}.items()
+            for ending, seeds in {
+                "txt": lambda: [b"1\n2\n3\n", b"a\nb\nc\n"],
+                "npy": npys,
+                "parquet": lambda: score_parquets(),
+            }.items()
         },
         "checkpoints of fits": checkpoint_ways,
         "journals of batches": lambda: {
-            "journal": Way("b/_journal.jsonl", lambda folder: recommended(folder / "b"), lambda: [batch_files()[JOURNAL]], make_batch)
+            "journal": Way(
+                "b/_journal.jsonl",
+                lambda folder: recommended(folder / "b"),
+                lambda: [batch_files()[JOURNAL]],
+                make_batch,
+            )
         },
         "export manifests": lambda: {
-            "manifest": Way("e/manifest.json", exported, lambda: [export_files()["manifest.json"]], lambda folder: put(folder / "e", export_files()))
+            "manifest": Way(
+                "e/manifest.json",
+                exported,
+                lambda: [export_files()["manifest.json"]],
+                lambda folder: put(folder / "e", export_files()),
+            )
         },
         "records": lambda: {
             study: Way(f"r/{study}/case.jsonl", partial(reported, study), partial(record_seed, study))
-            for study in ("main", "alpha", "beyond", "calibration", "case", "correlation", "theorem", "variants", "worst_case")
+            for study in (
+                "main",
+                "alpha",
+                "beyond",
+                "calibration",
+                "case",
+                "correlation",
+                "theorem",
+                "variants",
+                "worst_case",
+            )
         },
         "model folders": model_ways,
         "config files": lambda: {"toml": Way("run.toml", configured, lambda: TOML)},
-        "--set": lambda: {"words": Way("set.txt", set_words, lambda: [b"\n".join(f"{name}=1".encode() for name in NAMES[n : n + 3]) for n in range(0, len(NAMES), 3)])},
+        "set words": lambda: {
+            "words": Way(
+                "set.txt",
+                set_words,
+                lambda: [
+                    b"\n".join(f"{name}=1".encode() for name in NAMES[n : n + 3]) for n in range(0, len(NAMES), 3)
+                ],
+            )
+        },
         "options": lambda: {"values": of_hypothesis(odd_options)},
         "columns and frames": lambda: {"columns": of_hypothesis(odd_columns)},
         "requests": lambda: {"recommend": of_hypothesis(odd_requests), "histories": of_hypothesis(odd_histories)},

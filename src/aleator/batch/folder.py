@@ -93,9 +93,7 @@ def _lock(journal: IO[bytes], path: Path) -> None:
         raise AleatorError(f"another run is writing to '{path}'", "wait for its end, or give another folder") from None
 
 
-def _taken_up(
-    path: Path, journal: IO[bytes], batch: dict[str, Any], told: Mapping[str, type]
-) -> dict[str, About]:
+def _taken_up(path: Path, journal: IO[bytes], batch: dict[str, Any], told: Mapping[str, type]) -> dict[str, About]:
     """The finished parts of an earlier run of the same batch. What it left half done is removed."""
     earlier, finished = _read(journal, path, {"part": str, "bytes": int, **told})
     whole = {name: about for name, about in finished.items() if _is_whole(path / name, about)}

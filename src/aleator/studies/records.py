@@ -256,7 +256,7 @@ def _is_record(line: Any) -> bool:
     """Whether a line tells the cell that it is about, and its metrics."""
     if not isinstance(line, dict):
         return False
-    metrics = line.get("metrics")
+    metrics = line.get("metrics") or {}
     return (
         all(isinstance(line.get(name), kind) for name, kind in _KINDS.items())
         and all(isinstance(line.get(name, {}), dict) for name in ("settings", "tuned"))
