@@ -6,9 +6,9 @@
 
 A case must load, or end in an AleatorError. What else may come out is counted as an escape: another exception, an error
 whose message is too long or cannot be printed, code that is run or a program that is started, a pickle, a file written
-elsewhere, more memory than the limit of the readers (512 MiB, or 200 times the case), or a case of more than 20 seconds.
-The cases of a reader run one after the other in a forked process, so that one takes milliseconds. A process that dies or
-hangs is replaced.
+elsewhere, more memory than the limit of the readers (512 MiB, or 200 times the case), or a case that takes 20 seconds of
+the processor, or waits for 300. The cases of a reader run one after the other in a forked process, so that one takes
+milliseconds. A process that dies or hangs is replaced.
 
 Cases are made from small files of each kind (fuzz_targets.py) by mutations that know the kind (fuzz_mutations.py). Case
 number i is the same in each run of a seed. With --guided, atheris makes them, with the same mutations and its own, and
@@ -42,10 +42,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fuzz_mutations import mutation_for
+
 if TYPE_CHECKING:
     from fuzz_targets import Way
 
-LONGEST = 20  # seconds of a case
+LONGEST = 20  # seconds of the processor that a case may take
+PATIENCE = 300  # seconds that it may take with all its waiting
+BROKEN = 3  # the exit code where an error is that of this tool
 BATCH = 4000  # cases of a process
 ROOM = 4 << 30  # bytes of address space that a process may take beside what it has at first
 SLACK = 64 << 20  # bytes that a case may take beside the limit: code that is loaded for the first time
@@ -213,7 +217,7 @@ def forked(job: Callable[[Any], None], log: Path) -> tuple[int, Any]:
     source, sink = os.pipe()
     child = os.fork()
     if not child:
-        code = 3
+        code = BROKEN
         try:
             os.close(source)
             with open(log, "ab") as messages:
@@ -242,13 +246,12 @@ def blindly(reader: str, first: int, end: int, seed: int, place: Path, keep: Pat
     judge = quiet_judge(reader, place, keep)
     for number in range(first, end):
         way, content = made_case(judge, reader, number, seed)
-        signal.alarm(LONGEST)
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        signal.alarm(PATIENCE)
         tell(told, judge.judge(way, content))
 
 
 def made_case(judge: Judge, reader: str, number: int, seed: int) -> tuple[int, bytes]:
-    from fuzz_mutations import mutation_for
-
     draw = random.Random(f"{seed} {reader} {number}")
     way = number % len(judge.names)
     content = draw.choice(judge.seeds[way])
@@ -266,7 +269,6 @@ def tell(told: Any, outcome: tuple[str, float, int]) -> None:
 def guided(reader: str, first: int, end: int, seed: int, place: Path, keep: Path | None, told: Any) -> None:
     """As many cases, made by atheris. The first byte of a case is its way."""
     import atheris
-    from fuzz_mutations import mutation_for
 
     judge = quiet_judge(reader, place, keep)
     corpus = place / "corpus"
@@ -292,7 +294,7 @@ def guided(reader: str, first: int, end: int, seed: int, place: Path, keep: Path
     options = [
         f"-runs={end - first}",
         f"-seed={seed + first + 1}",
-        f"-timeout={LONGEST}",
+        f"-timeout={PATIENCE}",
         "-rss_limit_mb=0",
         "-max_len=300000",
     ]
@@ -307,7 +309,6 @@ def attack(reader: str, cases: int, seed: int, keep: Path | None, job: Any = bli
     own = None if keep is None else keep / reader
     if own is not None:
         own.mkdir(parents=True, exist_ok=True)
-    failures = 0
     while found.cases < cases:
         first = found.cases
         with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
@@ -319,12 +320,10 @@ def attack(reader: str, cases: int, seed: int, keep: Path | None, job: Any = bli
                     found.add(*json.loads(line))
             _, status = os.waitpid(child, 0)
             code = os.waitstatus_to_exitcode(status)
-            if found.cases == first:  # it did not even begin
-                failures += 1
-                if failures > 2:
-                    raise RuntimeError(f"{reader}: {(place / 'log').read_text(errors='replace')[-3000:]}")
+            if code == BROKEN:
+                raise RuntimeError(f"{reader}: {(place / 'log').read_text(errors='replace')[-3000:]}")
             if code and found.cases < end:
-                ended = "HUNG" if code in (-signal.SIGALRM, 70) else f"DIED ({code})"
+                ended = "HUNG" if code in (-signal.SIGPROF, -signal.SIGALRM, 70) else f"DIED ({code})"
                 found.add(ended, 0.0, 0)
                 if own is not None:
                     keep_dead(reader, found.cases - 1, seed, place, own)

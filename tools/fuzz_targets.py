@@ -768,7 +768,7 @@ CATALOGUE: dict[str, tuple[str, dict[str, bytes]]] = {
         "ml-100k",
         {
             "ml-100k.inter": INTER + b"".join(b"1\t%d\t3\t%d\n" % (n, n) for n in range(20, 40)),
-            "ml-100k.item": b"item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token\n10\tToy Story\t1995\tA\n",
+            "ml-100k.item": b"item_id:token\tmovie_title:token\trelease_year:token\tclass:token\n10\tHeat\t1995\tA\n",
         },
     ),
     "ml-1m": (
