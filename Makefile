@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs audit sweep wheel clean
+.PHONY: help demo test lint format fuzz audit sweep bench docs wheel clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -30,6 +30,14 @@ lint: $(VENV)/ready  ## format, lint, types, and the licences of the dependencie
 format: $(VENV)/ready  ## put the code in form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+$(VENV)/fuzz: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fuzz]'
+	touch $@
+
+fuzz: $(VENV)/fuzz  ## attack every reader with 200,000 damaged and odd files, half of them guided by coverage
+	$(BIN)/python tools/fuzz.py --cases $(or $(CASES),3200) --keep build/fuzz
+	$(BIN)/python tools/fuzz.py --cases $(or $(CASES),3200) --keep build/fuzz --guided
 
 bench: $(VENV)/ready  ## the benchmarks of this machine's size, in a few minutes; `aleator bench` lists all
 	$(BIN)/aleator bench fit --users 5000 --items 3000

@@ -26,7 +26,8 @@ class AleatorError(Exception):
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = problem
         self.remedy = remedy
-        super().__init__(f"{problem}; {remedy}.")
+        told = f"{problem}; {remedy}."
+        super().__init__(told.encode(errors="backslashreplace").decode())  # a lone surrogate cannot be printed
 
 
 def require(holds: bool, problem: str, remedy: str) -> None:

@@ -12,6 +12,8 @@ from torch import Tensor
 from aleator.aur.choice import LAMS, grid, merits
 from aleator.aur.residuals import Residuals, Unobserved, expectations
 from aleator.batches import Users, pieces
+from aleator.checkpoint.checks import fit, typed
+from aleator.checkpoint.manifest import without_nan
 from aleator.evaluation.held_out import HeldOut, Lams, Measured
 from aleator.models.base import Model
 from aleator.ranking.blend import Blending, Spreads, spreads, uncertainty
@@ -64,7 +66,8 @@ class Blended:
             return {"log": None if estimator.log is None else estimator.log.to_dict()}, estimator.tensors()
 
         def take(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-            estimator.log = None if facts["log"] is None else Log(**facts["log"])
+            fit(tensors, estimator.learned, n_items=self.model.fitted.n_items)
+            estimator.log = typed(Log | None, without_nan(facts["log"]), "the log")
             estimator.set_tensors({name: value.to(self.model.torch_device) for name, value in tensors.items()})
 
         recorded(f"estimator of {self}", learn, pack, take)

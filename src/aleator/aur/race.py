@@ -20,7 +20,7 @@ from aleator.aur.blended import Blended, Setting
 from aleator.aur.choice import DISCOUNTS, Select, choose, highest, merits, standard_error
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Users
-from aleator.checkpoint.checks import Figure
+from aleator.checkpoint.checks import Figure, fit
 from aleator.evaluation.held_out import HeldOut, Measured
 from aleator.ranking.blend import discounts
 from aleator.training.journal import recorded
@@ -123,6 +123,7 @@ def judge(entry: Blended, stop: Stop, held_out: HeldOut) -> Measured:
         entry.estimator.forget()
 
     def take(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        fit(tensors, dict.fromkeys(("recall", "ndcg", "tail"), "[n_scorings, n_users] float64"))
         found.append(Measured(**{name: value.to(entry.model.torch_device) for name, value in tensors.items()}))
 
     recorded(f"judgement of {entry}", learn_and_measure, lambda: ({}, vars(found[0])), take)

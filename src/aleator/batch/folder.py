@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -57,14 +57,17 @@ class Folder:
 
 
 @contextmanager
-def held(path: Path, batch: dict[str, Any]) -> Iterator[Folder]:
-    """The folder at `path` for the batch that `batch` describes, made or taken up again. No other run may have it."""
+def held(path: Path, batch: dict[str, Any], told: Mapping[str, type] | None = None) -> Iterator[Folder]:
+    """The folder at `path` for the batch that `batch` describes, made or taken up again. No other run may have it.
+
+    `told` are the names and types of what `add` is told about a part.
+    """
     try:
         check(path)
         path.mkdir(parents=True, exist_ok=True)
         with (path / JOURNAL).open("a+b") as journal:
             _lock(journal, path)
-            folder = Folder(path, journal, _taken_up(path, journal, batch))
+            folder = Folder(path, journal, _taken_up(path, journal, batch, told or {}))
             yield folder
     except OSError as error:
         problem = f"'{path}' cannot be written ({error.strerror or error})"
@@ -90,9 +93,9 @@ def _lock(journal: IO[bytes], path: Path) -> None:
         raise AleatorError(f"another run is writing to '{path}'", "wait for its end, or give another folder") from None
 
 
-def _taken_up(path: Path, journal: IO[bytes], batch: dict[str, Any]) -> dict[str, About]:
+def _taken_up(path: Path, journal: IO[bytes], batch: dict[str, Any], told: Mapping[str, type]) -> dict[str, About]:
     """The finished parts of an earlier run of the same batch. What it left half done is removed."""
-    earlier, finished = _read(journal, path)
+    earlier, finished = _read(journal, path, {"part": str, "bytes": int, **told})
     whole = {name: about for name, about in finished.items() if _is_whole(path / name, about)}
     if whole and earlier != batch:
         different = [name for name in {**earlier, **batch} if earlier.get(name) != batch.get(name)]
@@ -108,7 +111,7 @@ def _taken_up(path: Path, journal: IO[bytes], batch: dict[str, Any]) -> dict[str
     return whole
 
 
-def _read(journal: IO[bytes], path: Path) -> tuple[dict[str, Any], dict[str, About]]:
+def _read(journal: IO[bytes], path: Path, told: Mapping[str, type]) -> tuple[dict[str, Any], dict[str, About]]:
     """The batch that a journal is of, and the parts that it names. A line that was not written to its end is cut off."""
     journal.seek(0)
     text = journal.read()
@@ -116,8 +119,10 @@ def _read(journal: IO[bytes], path: Path) -> tuple[dict[str, Any], dict[str, Abo
     journal.truncate(len(whole))
     try:
         first, *lines = [json.loads(line) for line in whole.splitlines()] or [{}]
-        return first, {line["part"]: line for line in lines}
-    except (ValueError, KeyError, TypeError):
+        if not isinstance(first, dict) or not all(type(line[name]) is told[name] for line in lines for name in told):
+            raise TypeError
+        return first, {line["part"]: line for line in lines if _OURS.fullmatch(line["part"])}
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise AleatorError(f"'{path / JOURNAL}' is damaged", AGAIN) from None
 
 

@@ -130,7 +130,10 @@ def recommend_batch(
         "per_part": per_part,
         "format": format,
     }
-    with held(path, batch) as folder, progress("recommending", total) as bar:
+    with (
+        held(path, batch, {"digest": str, **dict.fromkeys(COUNTS, int)}) as folder,
+        progress("recommending", total) as bar,
+    ):
         resumed = len(folder.finished)
         _write(job, table, folder, bar, per_part, format)
         counts = sum((Counter({n: about[n] for n in COUNTS}) for about in folder.finished.values()), Counter())

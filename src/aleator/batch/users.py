@@ -186,9 +186,9 @@ def _read_text(path: Path, format: str) -> Iterator[pl.DataFrame]:
     """A csv or tsv file; all columns are texts."""
     import polars as pl
 
-    mark = separator_of(path, format)
-    require(len(mark) == 1, f"the columns of '{path}' are separated by '{mark}'", "give a file with commas or tabs")
     try:
+        mark = separator_of(path, format)
+        require(len(mark) == 1, f"the columns of '{path}' are separated by '{mark}'", "give a file with commas or tabs")
         with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
             lines = filter(None, csv.reader(file, delimiter=mark, strict=True))
             names = next(lines, [])

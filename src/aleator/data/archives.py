@@ -10,6 +10,7 @@ from typing import IO
 
 import numpy as np
 
+from aleator.data.arrays import require_texts
 from aleator.data.columns import ALIASES, Columns, Names, by_role, typed, unused_note
 from aleator.data.limits import Limit
 from aleator.data.reading import Reading
@@ -49,7 +50,9 @@ def read_archive(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
 def _load(limit: Limit) -> Columns:
     check_archive(limit)
     with parsing(limit.path, "npz"), np.load(limit.path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+        arrays = {name: archive[name] for name in archive.files}
+    require_texts(arrays.values(), f"'{limit.path}'")
+    return arrays
 
 
 def check_archive(limit: Limit) -> int:

@@ -57,8 +57,15 @@ def as_texts(values: Array, what: str) -> Array:
     try:
         native = values if values.dtype.byteorder != ">" else values.astype(values.dtype.newbyteorder("="))
         return native.astype(np.dtypes.StringDType())
-    except (UnicodeError, TypeError):  # lone surrogates, or numbers that are no characters
+    except (UnicodeError, TypeError, SystemError):  # lone surrogates, or numbers that are no characters
         raise AleatorError(f"{what} hold texts that are no valid Unicode", "decode them as UTF-8") from None
+
+
+def require_texts(arrays: Iterable[Array], where: str) -> None:
+    """Refuse texts with numbers that are no characters. Python cannot make texts of them, nor tell what they are."""
+    for array in arrays:
+        if array.dtype.kind == "U":
+            as_texts(array, f"arrays of {where}")
 
 
 def require_years(dates: Array) -> None:

@@ -12,15 +12,15 @@ import platform
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, get_args
 
 import numpy as np
 import scipy
 import torch
 
 from aleator.device import resolve_device
+from aleator.errors import require, unreadable
 from aleator.recipe import Empty, Recipe, RecipeName, recipe_of
 from aleator.version import __version__
 
@@ -29,6 +29,8 @@ Settings = dict[str, Any]  # options by name, such as {"model.dim": 64}
 Lists = dict[str, float]  # what the lists of recommendations are like, such as their share of tail items
 Chosen = dict[str, float]  # lam and numbers of epochs
 Step = dict[str, float | None]  # one lam on the path of an AUR: its "lam", and metrics by name
+# What a line must have, and its types; `settings` and `tuned` are dicts where they are there
+_KINDS = {"study": str, "dataset": str, "recipe": str, "method": str, "seed": int, "metrics": dict}
 
 
 class PairedTest(TypedDict):
@@ -236,10 +238,36 @@ def without_folders(word: str) -> str:
 def read(path: Path) -> list[Record]:
     """All records of a file, or none if there is no file. A line that was cut off while it was written is left out."""
     found: list[Record] = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with suppress(json.JSONDecodeError):
-            found.append(json.loads(line))
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+    except (OSError, UnicodeError) as error:
+        raise unreadable(path, "records", error) from None
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        require(_is_record(record), f"line {number} of '{path}' is no record", "delete that line")
+        found.append(record)
     return found
+
+
+def _is_record(line: Any) -> bool:
+    """Whether a line tells the cell that it is about, and its metrics."""
+    if not isinstance(line, dict):
+        return False
+    metrics = line.get("metrics") or {}
+    return (
+        all(isinstance(line.get(name), kind) for name, kind in _KINDS.items())
+        and all(isinstance(line.get(name, {}), dict) for name in ("settings", "tuned"))
+        and isinstance(line.get("part", ""), str)
+        and line["recipe"] in get_args(RecipeName)
+        and all(isinstance(own, dict) and all(map(_is_figure, own.values())) for own in metrics.values())
+    )
+
+
+def _is_figure(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def latest(rows: Iterable[Record]) -> list[Record]:

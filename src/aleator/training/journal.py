@@ -76,7 +76,7 @@ class Journal:
         """The newest intact file of a step."""
         for path in reversed(self.files(name, kind)):
             found = whole.read(path)
-            if found is not None and found[0]["label"] == label:
+            if found is not None and found[0].get("label") == label and isinstance(found[0].get("facts"), dict):
                 return found[0]["facts"], found[1]
             note(f"the checkpoint '{path}' is damaged, and is not used")
             delete(path)
@@ -149,6 +149,21 @@ class Step:
 
 
 @contextmanager
+def taking() -> Iterator[None]:
+    """Inside, what a file of the journal holds is taken over. What does not fit becomes an `AleatorError`."""
+    journal = _journal.get()
+    try:
+        yield
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        if journal is None:
+            raise
+        raise AleatorError(
+            f"a checkpoint in '{journal.folder}' is not one of this fit ({type(error).__name__}: {str(error)[:120]})",
+            "start anew with resume=False (--no-resume)",
+        ) from None
+
+
+@contextmanager
 def step(label: str, training: bool = False) -> Iterator[Step]:
     """The next step of the fit, in the `with` block."""
     journal = _journal.get()
@@ -177,7 +192,8 @@ def recorded(
     with step(label) as made:
         found = made.found()
         if found is not None:
-            take(*found)
+            with taking():
+                take(*found)
             return
         compute()
         if made.journal is not None:

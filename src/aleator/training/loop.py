@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users, pieces
-from aleator.checkpoint.checks import Figure
+from aleator.checkpoint.checks import Figure, typed
+from aleator.checkpoint.manifest import without_nan
 from aleator.device import in_smaller_blocks
 from aleator.errors import require
 from aleator.progress import note
-from aleator.training.journal import Step, step
+from aleator.training.journal import Step, step, taking
 from aleator.training.stop import Stop
 from aleator.training.watch import stage
 from aleator.training.whole import Content
@@ -132,13 +133,15 @@ class Loop:
                 run = _Run(self, loss, parameters, histories, stop, optimizer)
                 state = kept.state()
                 if state is not None:
-                    run.restore(*state)
+                    with taking():
+                        run.restore(*state)
                 self._finish(run, stop, last, kept)
                 kept.finish(run.log.to_dict(), _numbered("p", parameters))
                 return run.log
             facts, tensors = found
-            _copy(_numbered("p", parameters), tensors)
-            return Log(**facts)
+            with taking():
+                _copy(_numbered("p", parameters), tensors)
+                return typed(Log, without_nan(facts), "the log")  # type: ignore[no-any-return]
 
     def _finish(self, run: _Run, stop: Stop, last: int, kept: Step) -> None:
         """Take the epochs that are left, and restore the best weights."""
@@ -228,9 +231,14 @@ class _Run:
 
     def restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Take over what `state` returned."""
-        self.epoch, self.steps = facts["epoch"], facts["steps"]
-        self.best.epoch, self.best.metric, self.best.stale = facts["best"]
-        self.log.rows, self.log.seconds = facts["rows"], facts["seconds"]
+        self.epoch, self.steps = typed(int, facts["epoch"], "epoch"), typed(int, facts["steps"], "steps")
+        epoch, metric, stale = facts["best"]
+        self.best.epoch, self.best.stale = typed(int, epoch, "best"), typed(int, stale, "stale")
+        self.best.metric = metric if metric == -math.inf else typed(float, metric, "metric")
+        log = typed(Log, without_nan({"rows": facts["rows"], "seconds": facts["seconds"]}), "the log")
+        self.log.rows, self.log.seconds = log.rows, log.seconds
+        if min(self.epoch, self.steps + 1) < 1:
+            raise ValueError("it has no such epoch")
         _copy(self._own(), tensors)
         self.optimizer.set_tensors({n.removeprefix("o."): v for n, v in tensors.items() if n.startswith("o.")})
         self.batches.order.set_state(tensors["order"])

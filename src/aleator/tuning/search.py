@@ -34,7 +34,7 @@ from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
 from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.recommender import Recommender, as_split
-from aleator.tuning.trials import SETTING, at_work, importance, in_state, open_study, ranked, run, silent, state
+from aleator.tuning.trials import SETTING, at_work, importance, in_state, open_study, ranked, run, silent, sound, state
 from aleator.uncertainty.factor import FactorEstimator
 from aleator.uncertainty.products import LABEL
 
@@ -153,7 +153,8 @@ def tune(
         opened = open_study(None if study is None else Path(study), search.about(), search.prune)
         with at_work(opened, None if study is None else Path(study)):
             run(opened, search, trials, timeout)
-        return _tuned(opened, search)
+        with sound(None if study is None else Path(study)):
+            return _tuned(opened, search)
 
 
 @dataclass(frozen=True)

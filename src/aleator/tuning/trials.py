@@ -36,6 +36,21 @@ _COMPARED = 5  # trials that must have reached the same epoch before one is prun
 
 
 @contextmanager
+def sound(path: Path | None = None) -> Iterator[None]:
+    """Inside, Optuna reads or writes a study. Whatever it raises about a damaged one becomes an `AleatorError`."""
+    import optuna
+
+    try:
+        yield
+    except (AleatorError, optuna.TrialPruned):
+        raise
+    except Exception as error:  # Optuna, SQLAlchemy and what they read with have errors of their own
+        name = "the study" if path is None else f"the study '{path}'"
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.120}"
+        raise AleatorError(f"{name} is damaged or cannot be written ({reason})", "give another file") from error
+
+
+@contextmanager
 def silent() -> Iterator[None]:
     """Inside, Optuna does not log each trial and does not warn of its experimental features."""
     import optuna
@@ -50,6 +65,7 @@ def silent() -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
+@sound()
 def open_study(path: Path | None, about: dict[str, Any], prune: float) -> optuna.Study:
     """The study in a file, or a new one. Without a path, it is in memory. A study of other settings is refused.
 
@@ -95,7 +111,7 @@ def _is_study(path: Path) -> bool:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             return bool(file.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone())
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeError):
         return False
 
 
@@ -110,11 +126,13 @@ def state(trial: FrozenTrial) -> str:
     return "failed" if "problem" in trial.user_attrs else "stopped"
 
 
+@sound()
 def in_state(study: optuna.Study, *states: str) -> list[FrozenTrial]:
     """The trials in one of these states."""
     return [trial for trial in study.get_trials(deepcopy=False) if state(trial) in states]
 
 
+@sound()
 def ranked(study: optuna.Study) -> list[FrozenTrial]:
     """The complete trials, the best first. Of equal ones the earlier is first, so that the defaults win a tie."""
     return sorted(in_state(study, "complete"), key=lambda trial: (-trial.values[0], trial.number))
@@ -136,7 +154,8 @@ def at_work(study: optuna.Study, path: Path | None) -> Iterator[None]:
     with locked(lock) as alone:
         if alone:
             for trial in in_state(study, "running"):
-                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                with sound():
+                    study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     with locked(lock, shared=True):
         yield
 
@@ -152,6 +171,7 @@ def run(study: optuna.Study, search: Search, trials: int, timeout: float | None)
             shown.advance(1, **{f"best {search.metric}": best.values[0] for best in ranked(study)[:1]})
 
 
+@sound()
 def _enqueue_the_defaults(study: optuna.Study, search: Search) -> None:
     """Make the default options the next trial, unless there is such a trial.
 
@@ -169,6 +189,7 @@ def _inside(where: Between | Among, value: Any) -> bool:
     return isinstance(value, (int, float)) and where.low <= value <= where.high
 
 
+@sound()
 def _suggest(trial: optuna.Trial, name: str, where: Between | Among) -> Any:
     """The value of an option that Optuna suggests for a trial."""
     if isinstance(where, Among):
@@ -178,6 +199,7 @@ def _suggest(trial: optuna.Trial, name: str, where: Between | Among) -> Any:
     return trial.suggest_float(name, where.low, where.high, log=where.log)
 
 
+@sound()
 def _settled(study: optuna.Study) -> dict[str, Any]:
     """How the estimator was trained in the trial of the defaults, as options. Nothing if that trial did not end."""
     found = (trial.user_attrs for trial in in_state(study, "complete"))
@@ -191,17 +213,20 @@ def _attempt(study: optuna.Study, search: Search) -> None:
 
     # Each trial has a sampler of its own seed. A search that was stopped then continues as if it had not been.
     draw = np.random.SeedSequence([search.default.seed, len(in_state(study, *DECIDED, "running"))]).generate_state(1)
-    study.sampler = optuna.samplers.TPESampler(seed=int(draw[0]), multivariate=False, constant_liar=False)
-    trial = study.ask()
-    known: list[str] | None = trial.user_attrs.get("defaults")  # None unless this is the trial of the defaults
+    with sound():
+        study.sampler = optuna.samplers.TPESampler(seed=int(draw[0]), multivariate=False, constant_liar=False)
+        trial = study.ask()
+        known: list[str] | None = trial.user_attrs.get("defaults")  # None unless this is the trial of the defaults
 
     def watch(told: Epoch) -> None:
         """Report each check of the training. The trial of the defaults is never pruned."""
         if told.metric is not None and search.watched(told.stage):
-            trial.report(told.metric, told.epoch)
-            if known is None and trial.should_prune():
-                raise optuna.TrialPruned
+            with sound():
+                trial.report(told.metric, told.epoch)
+                if known is None and trial.should_prune():
+                    raise optuna.TrialPruned
 
+    @sound()
     def tell(state: str, **figures: Any) -> None:
         """Write the result into the study."""
         for name, value in {**figures, "seconds": round(time.perf_counter() - start, 2)}.items():

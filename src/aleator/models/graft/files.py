@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from safetensors import safe_open
 
 from aleator.data.archives import check_archive
-from aleator.data.arrays import Array
+from aleator.data.arrays import Array, require_texts
 from aleator.data.files import format_of, require_file
 from aleator.data.limits import Limit
 from aleator.data.parquet_size import check_parquet
@@ -114,6 +114,7 @@ def read_array(path: Path, ndim: int = 2) -> Array:
         f"'{path}' holds no array of {ndim} dimensions",
         "write one with numpy.save",
     )
+    require_texts([found], f"'{path}'")
     return np.array(found)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from aleator.errors import require
+from aleator.errors import parsing, require
 from aleator.studies import records
 from aleator.studies.records import Record
 from aleator.studies.report.page import Page
@@ -51,19 +51,25 @@ def write(results: Path, out: Path) -> Path:
             shown = study
         page.heading(records.about(rows))
         lines += [f"### {records.about(rows)}", ""]
-        for number, block in enumerate(study.show(rows)):
+        made, obtained = shown_of(study, rows, results / study.name / f"{dataset}.jsonl")
+        for number, block in enumerate(made):
             name = "-".join(filter(None, (study.name, study.part, dataset, recipe, str(number))))
             _set(page, lines, block, out, name)
             if isinstance(block, Table):
                 told: dict[str, Any] = {"study": study.name, "part": study.part, "dataset": dataset, "recipe": recipe}
                 tables.append(told | {"caption": block.caption, "columns": block.columns, "rows": block.rows})
-        obtained = obtained_by(rows)
         page.note(obtained)
         lines += [obtained, ""]
     require(shown is not None, f"'{results}' holds no records", "make some with aleator reproduce")
     (out / "report.md").write_text("\n".join(lines))
     (out / "report.json").write_text(json.dumps(tables, indent=1))
     return page.write(out / "report.html")
+
+
+def shown_of(study: Study, rows: list[Record], file: Path) -> tuple[list[Block], str]:
+    """The tables and figures of some records of a file, and how they were obtained."""
+    with parsing(file, f"records of {study.name}"):
+        return list(study.show(rows)), obtained_by(rows)
 
 
 def _set(page: Page, lines: list[str], block: Block, out: Path, name: str) -> None:
