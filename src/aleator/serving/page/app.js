@@ -26,6 +26,7 @@ let person = null; // the answer of /users/{id}
 let expected = []; // the list by expectation, DEEP ranks
 let blended = []; // the list of the blend
 let points = []; // the catalogue
+let ready = false; // whether what is shown is of state.who
 let whole = false; // whether all of the history is shown
 
 const newestWho = latest();
@@ -68,8 +69,8 @@ async function loadModel() {
     confidence: model.has_confidence,
     test: model.has_test,
   };
-  for (const element of document.querySelectorAll("[data-needs]")) element.hidden = !has[element.dataset.needs];
-  for (const element of document.querySelectorAll("[data-lacks]")) element.hidden = has[element.dataset.lacks];
+  for (const element of document.querySelectorAll("[data-needs]")) element.toggleAttribute("hidden", !has[element.dataset.needs]);
+  for (const element of document.querySelectorAll("[data-lacks]")) element.toggleAttribute("hidden", has[element.dataset.lacks]);
   document.body.classList.toggle("bare", !model.has_uncertainty);
   document.body.classList.toggle("no-chance", !model.has_confidence);
   for (const place of document.querySelectorAll(".heads")) place.replaceChildren(...heads(model));
@@ -78,17 +79,19 @@ async function loadModel() {
     : "The list ";
   const search = model.has_titles ? "Search by title" : "Search by id (this model has no titles)";
   byId("item").setAttribute("placeholder", search);
-  byId("bare-chosen").hidden = model.lam !== 1;
   showModel(model);
+  if (model.has_test && !model.evaluation) later("model", () => takeUp(false).catch(wrong)); // it is being measured
 }
 
-/** The model was replaced while the page was open. */
-async function takeUp() {
+/** Take up another model, if the service has. Always ask for the lists again if `lists`. */
+async function takeUp(lists) {
+  const before = model.fingerprint;
   await loadModel();
-  notice("The service has taken up another model. The page now shows that one.");
+  const changed = model.fingerprint !== before;
   if (model.has_uncertainty) state.lam ??= firstLam();
   else state.lam = null;
-  await choose(state.who);
+  if (changed || lists) await choose(state.who);
+  if (changed) notice("The service has taken up another model. The page now shows that one.");
 }
 
 /** Do something that asks the service. What goes wrong is shown. */
@@ -103,25 +106,25 @@ async function attempt(act) {
 
 function wrong(error) {
   document.body.classList.toggle("stale", Boolean(error.gone));
-  for (const list of [left, right]) if (!list.rows.size) list.say("Nothing to show yet.");
+  for (const list of [left, right]) if (list.waits) list.say("Nothing to show yet.");
   if (error.gone) {
     banner(`${error.message} ${model ? "What you see is from before. " : ""}Trying again every few seconds.`, "Try now", again);
-    timers.again = setTimeout(again, AGAIN);
+    later("again", again);
   } else if (error.status) {
     banner(error.message, ...(error.status < 500 && ![401, 429].includes(error.status) ? [] : ["Try again", again]));
   } else throw error;
 }
 
-const timers = { again: null, knob: null };
+const timers = {};
+
+/** Do something after a while; what was to be done under this name is not done. */
+function later(name, act, wait = AGAIN) {
+  clearTimeout(timers[name]);
+  timers[name] = setTimeout(act, wait);
+}
 
 function again() {
-  clearTimeout(timers.again);
-  if (model === null) attempt(start);
-  else
-    attempt(async () => {
-      await loadModel();
-      await choose(state.who);
-    });
+  attempt(model === null ? start : () => takeUp(true));
 }
 
 function banner(words, action, act) {
@@ -144,7 +147,9 @@ function notice(words) {
 /** Show another person: {user: id} or {history: [item ids]}. */
 async function choose(who) {
   state.who = who;
-  whole = false;
+  whole = ready = false;
+  notice("");
+  byId("lists").setAttribute("aria-busy", "true");
   const typed = who.history !== undefined;
   byId("tab-user").setAttribute("aria-pressed", String(!typed));
   byId("tab-history").setAttribute("aria-pressed", String(typed));
@@ -152,7 +157,7 @@ async function choose(who) {
   byId("pane-history").hidden = !typed;
   if (!typed) byId("user").value = who.user;
   remember();
-  if (typed && who.history.length === 0) return nobody("Add one or two items above, and the lists appear here.");
+  if (typed && who.history.length === 0) return beginner();
   const answer = await newestWho((signal) => askWho(who, signal)).catch((error) => {
     if (!error.gone) nobody("There is no list to show."); // what stood there is somebody else's
     throw error;
@@ -161,6 +166,7 @@ async function choose(who) {
   [person, expected, points] = answer;
   left.forget();
   right.forget();
+  ready = true;
   showHistory();
   return showLists();
 }
@@ -168,30 +174,31 @@ async function choose(who) {
 /** What does not depend on lam: the history, the list by expectation, the catalogue. */
 async function askWho(who, signal) {
   const about = who.history === undefined ? ask(`users/${encodeURIComponent(who.user)}`, { signal }) : titled(who.history, signal);
-  const k = Math.min(Math.max(DEEP, state.k), model.limits.k);
   const limit = Math.min(POINTS, model.limits.points);
   const [found, list, map] = await Promise.all([
     about,
-    recommend(who, k, 1, signal),
+    recommend(who, Math.max(DEEP, state.k), 1, signal),
     ask("map", { body: { ...who, limit }, signal }).then(checked),
   ]);
-  return [found, list, map.points];
+  return [found, list, map.points.filter((point) => Number.isFinite(point.expectation))];
 }
 
 async function recommend(who, k, lam, signal) {
   const whose = who.history === undefined ? { users: [who.user] } : { histories: { you: who.history } };
-  const body = { ...whose, k, ...(model.has_uncertainty ? { lam } : {}) };
+  const body = { ...whose, k: Math.min(k, model.limits.k, model.n_items), ...(model.has_uncertainty ? { lam } : {}) };
   const answer = checked(await ask("recommend", { body, signal }));
   const [list] = answer.lists;
-  for (const item of list.items) titles.set(item.item_id, item.title);
+  for (const item of list.items) {
+    titles.set(item.item_id, item.title);
+    if (!model.has_uncertainty) item.expectation = item.score; // of a bare model they are one
+  }
   return list.items;
 }
 
 /** An answer, which must be of the model that the page shows. */
 function checked(answer) {
   if (answer.fingerprint !== model.fingerprint) {
-    clearTimeout(timers.again);
-    timers.again = setTimeout(() => attempt(takeUp), STILL);
+    later("replaced", () => attempt(() => takeUp(true)), STILL);
   }
   return answer;
 }
@@ -206,29 +213,38 @@ async function titled(ids, signal) {
   return { n_items: ids.length, history: ids.map((id) => ({ item_id: id, title: titles.get(id) })), test: null };
 }
 
+/** Nobody yet: some popular items to begin a history with. */
+async function beginner() {
+  nobody("Add an item or two, and the lists appear here.");
+  const { items } = await ask(`items?query=&limit=${OPTIONS}`);
+  if (state.who.history?.length !== 0) return; // somebody was faster
+  const tries = items.map((item) => make("li", {}, button(`+ ${nameOf(item)}`, () => add(item), { class: "chip" })));
+  byId("history").replaceChildren(make("p", {}, "Many people took these:"), make("ul", { class: "chips" }, ...tries));
+}
+
 /** No lists, and why. */
 function nobody(words) {
   newestWho(async () => undefined);
   newestBlend(async () => undefined);
-  [person, expected, blended, points] = [{ n_items: 0, history: [], test: null }, [], [], []];
+  [person, expected, blended, points] = [null, [], [], []];
   showHistory();
   byId("summary").textContent = "";
+  byId("flat").hidden = byId("bare-chosen").hidden = byId("map-card").hidden = true;
+  byId("lists").removeAttribute("aria-busy");
   left.say(words);
   right.say(words);
-  scatter.show([], [], model);
-  byId("map-note").textContent = "";
-  byId("map-key").replaceChildren();
   drawLinks(byId("links"), left, right);
 }
 
 function showHistory() {
+  byId("edit").hidden = person === null;
+  if (person === null) return byId("history").replaceChildren();
   const { history, n_items: n, test } = person;
   const typed = state.who.history !== undefined;
   const long = history.length > SHOWN + SHOWN / 2;
   const some = whole || !long ? history : history.slice(0, SHOWN);
   const words = [typed ? `${plural(n, "item")} in this history.` : `This person took ${plural(n, "item")}.`];
   if (test) words.push(`Later, in the test part, ${plural(test.length, "more", "more")}.`);
-  if (typed && n === 0) words.splice(0, 1, "No items yet.");
   const chips = some.map((item) => {
     const name = nameOf(item);
     const remove = () => attempt(() => choose({ history: state.who.history.filter((id) => id !== item.item_id) }));
@@ -246,7 +262,7 @@ function showHistory() {
     const more = history.length < n ? `Show ${history.length} of them` : `Show all ${history.length}`;
     parts.push(button(whole ? "Show fewer" : more, turn, { class: "quiet more", "aria-expanded": String(whole) }));
   }
-  byId("history").replaceChildren(...parts);
+  return byId("history").replaceChildren(...parts);
 }
 
 // ---- The lists
@@ -256,7 +272,7 @@ async function showLists() {
   showKnob();
   if (model.has_uncertainty) {
     const { who, k, lam } = state;
-    const answer = await newestBlend((signal) => recommend(who, Math.min(k, model.limits.k), lam, signal));
+    const answer = await newestBlend((signal) => recommend(who, k, lam, signal));
     if (answer === undefined) return;
     blended = answer;
   } else blended = [];
@@ -271,6 +287,7 @@ async function showLists() {
     left.show(first, { model, scale, moved: leaves });
     right.show(blended, { model, scale, moved: movedFrom(ranks, first.length, expected.length) });
   }
+  byId("lists").removeAttribute("aria-busy");
   drawLinks(byId("links"), left, right);
   showSummary(first);
   showMap(first);
@@ -291,7 +308,9 @@ function showSummary(first) {
   }
   parts.push(counted("tail items", "tail"));
   if (first.some((item) => item.in_test !== null && item.in_test !== undefined)) parts.push(counted("taken later", "in_test"));
-  byId("summary").textContent = `${parts.join("; ")}.`;
+  const told = parts.join("; ");
+  byId("summary").textContent = `${told[0].toUpperCase()}${told.slice(1)}.`;
+  byId("bare-chosen").hidden = model.lam !== 1;
   byId("flat").hidden = !model.has_uncertainty || ![...first, ...blended].every((item) => item.uncertainty >= MOST);
   for (const [list, name] of [[first, "expectation"], [blended, "blend"]]) {
     const known = list.some((item) => item.confidence !== null);
@@ -323,6 +342,7 @@ function light(id) {
 // ---- The scatter and the curve
 
 function showMap(first) {
+  byId("map-card").hidden = points.length === 0; // a bare model may give none
   const inBlend = new Set(blended.map((item) => item.item_id));
   const inFirst = new Set(first.map((item) => item.item_id));
   const kind = (item) => (!model.has_uncertainty ? "expectation" : inBlend.has(item.item_id) ? "both" : "expectation");
@@ -362,17 +382,17 @@ function showKnob() {
   chosen.textContent = `chosen ${number(model.lam)}`;
   chosen.style.setProperty("--place", 1 - model.lam);
   chosen.setAttribute("aria-label", `Back to the chosen lam, ${number(model.lam)}`);
-  if (model.choice?.curve.length) drawCurve(byId("curve"), model.choice, state.lam);
+  if (model.choice) drawCurve(byId("curve"), model.choice, state.lam);
 }
 
 function turnTo(lam) {
   state.lam = Math.round(lam * 100) / 100;
   showKnob();
-  clearTimeout(timers.knob);
-  timers.knob = setTimeout(() => {
+  const show = () => {
     remember();
-    if (state.who.history?.length !== 0) attempt(showLists);
-  }, STILL);
+    if (ready) attempt(showLists); // otherwise they come with the lam of then
+  };
+  later("knob", show, STILL);
 }
 
 function remember() {

@@ -130,8 +130,16 @@ export function litMark(kind, x, y) {
   return draw("path", { class: "lit-s", d: `M${x} ${y - 6.5}L${x + 6.2} ${y + 4.8}H${x - 6.2}Z` });
 }
 
+/** The points of a curve that can be drawn, by lam. */
+export function knownPoints(choice) {
+  const known = (point) => Number.isFinite(point["recall@20"]) && Number.isFinite(point["tail_recall@50"]);
+  return (choice?.curve ?? []).filter(known).sort((a, b) => a.lam - b.lam);
+}
+
 /** Overall accuracy against the tail, one point for each lam; the chosen lam is marked, and where the knob stands. */
-export function drawCurve(place, { lam: chosen, curve }, lam) {
+export function drawCurve(place, choice, lam) {
+  const curve = knownPoints(choice);
+  if (!curve.length) return place.replaceChildren();
   const { svg, x, y } = frame(place, {
     xs: curve.map((point) => point["recall@20"]),
     ys: curve.map((point) => point["tail_recall@50"]),
@@ -154,7 +162,7 @@ export function drawCurve(place, { lam: chosen, curve }, lam) {
     svg.append(draw("text", { class: kind, x: left ? px - 10 : px + 10, y: py + 4, "text-anchor": left ? "end" : "start" }, words));
   };
   const nearest = (value) => curve.reduce((best, point) => (Math.abs(point.lam - value) < Math.abs(best.lam - value) ? point : best));
-  const best = nearest(chosen);
+  const best = nearest(choice.lam);
   svg.append(draw("circle", { class: "curve-chosen", cx: at(best)[0], cy: at(best)[1], r: 8 }));
   const ends = [nearest(1), nearest(0)].filter((end) => end !== best);
   for (const end of ends) say(end, `lam ${number(end.lam, end.lam % 1 ? 2 : 0)}`, "tick");
@@ -163,6 +171,7 @@ export function drawCurve(place, { lam: chosen, curve }, lam) {
   svg.append(draw("text", { class: "curve-words", x: bx + (anchor === "end" ? 8 : -8), y: by - 15, "text-anchor": anchor }, `chosen: lam ${number(best.lam)}`));
   const [kx, ky] = at(between(curve, lam));
   svg.append(draw("path", { class: "curve-knob", d: `M${kx} ${ky - 6}l6 6l-6 6l-6-6Z` }));
+  return undefined;
 }
 
 /** The point of the curve at a lam, on the line between its neighbours. */

@@ -23,6 +23,11 @@ export class List {
     this.element.setAttribute("aria-busy", "true");
   }
 
+  /** Whether it shows rows of nothing. */
+  get waits() {
+    return this.element.hasAttribute("aria-busy");
+  }
+
   /** The next items are of somebody else: no row stays. */
   forget() {
     this.rows.clear();

@@ -1,5 +1,6 @@
 // What is known of the model: its head line, the evaluation, and the numbers of the curve.
 
+import { knownPoints } from "./charts.js";
 import { byId, count, make, number } from "./dom.js";
 
 const PROTOCOLS = { overall: "all items", tail_absolute: "tail, among all", tail_relative: "tail, among the tail" };
@@ -14,11 +15,11 @@ export function showModel(model) {
   byId("tail-rule").textContent = `tail: ${model.tail_rule}`;
   byId("foot").textContent = `Aleator ${model.version}, model ${model.fingerprint.slice(0, 12)}`;
   showChoice(model.choice);
-  showEvaluation(model.evaluation);
+  showEvaluation(model);
 }
 
 function showChoice(choice) {
-  const curve = choice?.curve ?? [];
+  const curve = knownPoints(choice);
   byId("curve-table").replaceChildren();
   if (!curve.length) {
     byId("curve").replaceChildren();
@@ -33,7 +34,11 @@ function showChoice(choice) {
   byId("curve-table").append(why, make("details", {}, make("summary", {}, "The curve in numbers"), table));
 }
 
-function showEvaluation(evaluation) {
+function showEvaluation({ evaluation, has_test: measured }) {
+  if (!evaluation && measured) {
+    byId("evaluation").replaceChildren(make("p", { class: "note" }, "It is being measured …"));
+    return;
+  }
   if (!evaluation) {
     const told = "This service does not know a test part, so there is nothing to measure with. Start it with ";
     const command = make("code", {}, "aleator serve FOLDER --data DATASET");
