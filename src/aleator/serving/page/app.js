@@ -39,6 +39,7 @@ const right = new List(byId("list-blend"), actions);
 // ---- Starting, and starting again
 
 async function start() {
+  busy(true);
   left.wait(state.k);
   right.wait(state.k);
   await loadModel();
@@ -91,6 +92,7 @@ async function takeUp(lists) {
   if (model.has_uncertainty) state.lam ??= firstLam();
   else state.lam = null;
   if (changed || lists) await choose(state.who);
+  if (changed) banner(null);
   if (changed) notice("The service has taken up another model. The page now shows that one.");
 }
 
@@ -105,6 +107,7 @@ async function attempt(act) {
 }
 
 function wrong(error) {
+  busy(false);
   document.body.classList.toggle("stale", Boolean(error.gone));
   for (const list of [left, right]) if (list.waits) list.say("Nothing to show yet.");
   if (error.gone) {
@@ -112,7 +115,17 @@ function wrong(error) {
     later("again", again);
   } else if (error.status) {
     banner(error.message, ...(error.status < 500 && ![401, 429].includes(error.status) ? [] : ["Try again", again]));
+    if (model && error.status !== 401) perhapsReplaced();
   } else throw error;
+}
+
+/** What was refused may have been asked of another model than the page knows. */
+function perhapsReplaced() {
+  const before = model.fingerprint;
+  const refused = (error) => {
+    if (model.fingerprint !== before) wrong(error);
+  };
+  later("replaced", () => takeUp(false).catch(refused), STILL);
 }
 
 const timers = {};
@@ -137,6 +150,12 @@ function banner(words, action, act) {
   byId("banner-action").onclick = act ?? null;
 }
 
+/** Whether an answer for the lists is under way. */
+function busy(is) {
+  if (is) byId("lists").setAttribute("aria-busy", "true");
+  else byId("lists").removeAttribute("aria-busy");
+}
+
 function notice(words) {
   byId("notice").hidden = !words;
   byId("notice").textContent = words;
@@ -149,7 +168,7 @@ async function choose(who) {
   state.who = who;
   whole = ready = false;
   notice("");
-  byId("lists").setAttribute("aria-busy", "true");
+  busy(true);
   const typed = who.history !== undefined;
   byId("tab-user").setAttribute("aria-pressed", String(!typed));
   byId("tab-history").setAttribute("aria-pressed", String(typed));
@@ -230,7 +249,7 @@ function nobody(words) {
   showHistory();
   byId("summary").textContent = "";
   byId("flat").hidden = byId("bare-chosen").hidden = byId("map-card").hidden = true;
-  byId("lists").removeAttribute("aria-busy");
+  busy(false);
   left.say(words);
   right.say(words);
   drawLinks(byId("links"), left, right);
@@ -287,7 +306,7 @@ async function showLists() {
     left.show(first, { model, scale, moved: leaves });
     right.show(blended, { model, scale, moved: movedFrom(ranks, first.length, expected.length) });
   }
-  byId("lists").removeAttribute("aria-busy");
+  busy(false);
   drawLinks(byId("links"), left, right);
   showSummary(first);
   showMap(first);
@@ -381,12 +400,13 @@ function showKnob() {
   chosen.hidden = model.lam === null;
   chosen.textContent = `chosen ${number(model.lam)}`;
   chosen.style.setProperty("--place", 1 - model.lam);
-  chosen.setAttribute("aria-label", `Back to the chosen lam, ${number(model.lam)}`);
+  chosen.setAttribute("aria-label", `chosen ${number(model.lam)}, go back to it`);
   if (model.choice) drawCurve(byId("curve"), model.choice, state.lam);
 }
 
 function turnTo(lam) {
   state.lam = Math.round(lam * 100) / 100;
+  if (ready) busy(true);
   showKnob();
   const show = () => {
     remember();
@@ -414,6 +434,9 @@ function listen() {
   byId("another").addEventListener("click", () => attempt(another));
   byId("clear").addEventListener("click", () => attempt(() => choose({ history: [] })));
   byId("edit").addEventListener("click", () => attempt(() => choose({ history: person.history.map((item) => item.item_id) })));
+  byId("user").addEventListener("blur", () => {
+    byId("user").value = state.who?.user ?? "";
+  });
   for (const chosen of byId("show").children) {
     chosen.addEventListener("click", () => {
       byId("columns").dataset.show = chosen.dataset.show;

@@ -27,7 +27,7 @@ export function combobox(input, { find, show, pick, none, fail }) {
   function close() {
     clearTimeout(timer);
     newest(async () => undefined); // an answer under way would open it again
-    timer = null;
+    input.removeAttribute("aria-busy");
     found = [];
     active = -1;
     eager = false;
@@ -64,13 +64,14 @@ export function combobox(input, { find, show, pick, none, fail }) {
       list.append(make("li", { class: "none", role: "option", "aria-disabled": "true" }, none(input.value.trim())));
     }
     list.hidden = false;
+    input.removeAttribute("aria-busy");
     input.setAttribute("aria-expanded", "true");
     mark(options.length ? 0 : -1);
   }
 
   async function look() {
     clearTimeout(timer);
-    timer = null;
+    input.setAttribute("aria-busy", "true");
     try {
       const answer = await newest((signal) => find(input.value.trim(), signal));
       if (answer === undefined || document.activeElement !== input) return;
@@ -84,6 +85,8 @@ export function combobox(input, { find, show, pick, none, fail }) {
 
   function later() {
     clearTimeout(timer);
+    newest(async () => undefined); // an answer to the text of before
+    input.setAttribute("aria-busy", "true");
     timer = setTimeout(look, WAIT);
   }
 
@@ -99,10 +102,11 @@ export function combobox(input, { find, show, pick, none, fail }) {
       else if (found.length) mark((active + steps[event.key] + found.length) % found.length);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (list.hidden || timer !== null) {
-        eager = true;
+      if (!list.hidden && !input.hasAttribute("aria-busy")) take(active);
+      else {
+        eager = input.hasAttribute("aria-busy") && input.value.trim() !== "";
         look();
-      } else take(active);
+      }
     } else if (event.key === "Escape" && !list.hidden) {
       event.preventDefault();
       close();
