@@ -387,6 +387,7 @@ def test_a_service_that_asks_for_a_token_takes_up_a_bare_model_goes_and_comes_ba
 
         bare.save(tmp_path / "model")
         page.wait(lambda: another_model(page))
+        page.find("#notice-close").click()
         page.user(USER)
         ids = [f"Item {item}" for item in bare.recommend([USER], k=10)["item_id"]]  # it has no titles
         assert page.titles("expectation") == ids

@@ -156,9 +156,10 @@ function busy(is) {
   else byId("lists").removeAttribute("aria-busy");
 }
 
+/** Something to know, until somebody closes it. */
 function notice(words) {
-  byId("notice").hidden = !words;
-  byId("notice").textContent = words;
+  byId("notice").hidden = false;
+  byId("notice-text").textContent = words;
 }
 
 // ---- For whom
@@ -167,7 +168,6 @@ function notice(words) {
 async function choose(who) {
   state.who = who;
   whole = ready = false;
-  notice("");
   busy(true);
   const typed = who.history !== undefined;
   byId("tab-user").setAttribute("aria-pressed", String(!typed));
@@ -434,6 +434,9 @@ function listen() {
   byId("another").addEventListener("click", () => attempt(another));
   byId("clear").addEventListener("click", () => attempt(() => choose({ history: [] })));
   byId("edit").addEventListener("click", () => attempt(() => choose({ history: person.history.map((item) => item.item_id) })));
+  byId("notice-close").addEventListener("click", () => {
+    byId("notice").hidden = true;
+  });
   byId("user").addEventListener("blur", () => {
     byId("user").value = state.who?.user ?? "";
   });
