@@ -317,7 +317,7 @@ class FoundItems(BaseModel):
 class UserHistory(BaseModel):
     user_id: Id
     n_items: int
-    history: list[Item] = Field(description="The latest 100 items where the order in time is known, else the first.")
+    history: list[Item] = Field(description="The first 100 items, in the order of their ids.")
     test: list[Item] | None = Field(description="Items of the test part, null if none is known.")
 
 

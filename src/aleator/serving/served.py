@@ -391,26 +391,10 @@ class Served:
         id = self.data.users.parse(text)
         who = self._known([id])
         index = int(who.users.index[0])
-        shown = self._latest(index)
         test = None if self.held is None else self._rows(self.held.of(index)[:_SHOWN], {})
-        history = self._rows(shown, {})
+        history = self._rows(who.users.item[:_SHOWN].numpy(), {})
         known = self.data.users.decode([index]).tolist()[0]
         return {"user_id": known, "n_items": len(who.users.item), "history": history, "test": test}
-
-    def _latest(self, index: int) -> Array:
-        """The latest items of a user if the order in time is known, else the first."""
-        rows = self._rows_of[1][self._rows_of[0][index] : self._rows_of[0][index + 1]]
-        if self.data.time is not None:
-            rows = rows[np.argsort(self.data.time[rows], kind="stable")[::-1]]
-        elif self.data.in_time_order:
-            rows = rows[::-1]
-        return np.asarray(self.data.item[rows[:_SHOWN]], np.int64)
-
-    @cached_property
-    def _rows_of(self) -> tuple[Array, Array]:
-        """The rows of the training data, user by user: where each user begins, and the rows in their order."""
-        starts = np.r_[0, np.cumsum(np.bincount(self.data.user, minlength=self.data.n_users))]
-        return starts, np.argsort(self.data.user, kind="stable")
 
     @cached_property
     def user_texts(self) -> Array:
