@@ -10,10 +10,6 @@ from typing import Any
 import pytest
 
 import aleator as al
-
-for needed in ("fastapi", "uvicorn", "uvloop", "httptools", "prometheus_client"):
-    pytest.importorskip(needed, reason="needs the extra serve")
-
 from aleator.serving import serving
 from aleator.serving.app import Service
 from aleator.serving.counters import Counters

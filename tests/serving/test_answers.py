@@ -49,7 +49,10 @@ def test_concurrent_requests_get_the_answers_of_the_library(
 
 def test_the_comparison_sees_a_wrong_answer(attack: Any, served: Served, model: al.AUR) -> None:
     asker = attack.Asker(model, random.Random(0))
-    bodies = {"recommend": {"users": asker.users[:2], "k": 3}, "score": {"users": asker.users[:1], "items": asker.items[:2]}}
+    bodies = {
+        "recommend": {"users": asker.users[:2], "k": 3},
+        "score": {"users": asker.users[:1], "items": asker.items[:2]},
+    }
     for path, body in bodies.items():
         (got,), _ = together(served, [(path, body)])
         answer = got.json
@@ -59,22 +62,37 @@ def test_the_comparison_sees_a_wrong_answer(attack: Any, served: Served, model: 
         else:
             answer["users"][0]["scores"][1] += 0.01
         assert attack.wrong(model, path, body, answer) is not None
-    assert attack.wrong(model.at(0.1), "recommend", bodies["recommend"], together(served, [("recommend", bodies["recommend"])])[0][0].json)
+    assert attack.wrong(
+        model.at(0.1),
+        "recommend",
+        bodies["recommend"],
+        together(served, [("recommend", bodies["recommend"])])[0][0].json,
+    )
 
 
 def test_requests_that_go_together_are_scored_in_one_call(served: Served, model: al.AUR) -> None:
     users = model.fitted.users.ids.tolist()
-    found, counters = together(served, [("recommend", {"users": [user], "k": k}) for k, user in enumerate(users[:20], 1)])
+    found, counters = together(
+        served, [("recommend", {"users": [user], "k": k}) for k, user in enumerate(users[:20], 1)]
+    )
     assert [len(got.json["lists"][0]["items"]) for got in found] == list(range(1, 21))
     text = counters.text("x").decode()
-    batches, weight = (float(text.split(f"\naleator_{name}_total ")[1].split("\n")[0]) for name in ("batches", "batch_users"))
+    batches, weight = (
+        float(text.split(f"\naleator_{name}_total ")[1].split("\n")[0]) for name in ("batches", "batch_users")
+    )
     assert weight == 20
     assert batches == 2  # the first one alone, and those that came while it was computed
 
 
 def test_a_wrong_request_spoils_no_other_one_of_its_batch(served: Served, model: al.AUR) -> None:
     user = model.fitted.users.ids.tolist()[0]
-    bodies = [{"users": [user]}, {"users": [user]}, {"users": ["nobody"]}, {"histories": {"x": ["?"]}}, {"users": [user]}]
+    bodies = [
+        {"users": [user]},
+        {"users": [user]},
+        {"users": ["nobody"]},
+        {"histories": {"x": ["?"]}},
+        {"users": [user]},
+    ]
     found, _ = together(served, [("recommend", body) for body in bodies])
     assert [got.status for got in found] == [200, 200, 404, 422, 200]
     assert found[1].json == found[4].json
@@ -118,10 +136,18 @@ def test_a_bare_model_has_lists_without_an_uncertainty(tmp_path: Path) -> None:
 
 def test_items_of_the_test_part_are_marked(served: Served, data: al.Split, model: al.AUR) -> None:
     n = model.fitted.n_items
-    test = set(zip(data.test.users.decode(data.test.user).tolist(), data.test.items.decode(data.test.item).tolist(), strict=True))
+    test = set(
+        zip(
+            data.test.users.decode(data.test.user).tolist(),
+            data.test.items.decode(data.test.item).tolist(),
+            strict=True,
+        )
+    )
     user = data.test.users.decode(data.test.user[:1]).tolist()[0]
     history = {"me": model.fitted.items.ids.tolist()[:2]}
-    (known, new), _ = together(served, [("recommend", {"users": [user], "k": n}), ("recommend", {"histories": history})])
+    (known, new), _ = together(
+        served, [("recommend", {"users": [user], "k": n}), ("recommend", {"histories": history})]
+    )
     marked = {item["item_id"] for item in known.json["lists"][0]["items"] if item["in_test"]}
     assert marked == {item for who, item in test if who == user} != set()
     assert {item["in_test"] for item in new.json["lists"][0]["items"]} == {None}
