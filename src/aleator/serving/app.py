@@ -99,6 +99,7 @@ def create_app(service: Service) -> guard.Guard:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _bug)
     _add_state(app, service)
     _add_answers(app, service)
     _add_search(app, service)
@@ -209,6 +210,11 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = {name.decode(): value.decode() for name, value in guard.extra_headers(error)}
     return _json(error.body(), error.status, headers)
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    """What nobody expected. The guard logs it."""
+    return await _refused(request, guard.bug())
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from types import TracebackType
 from typing import Any, Self
@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from aleator.errors import AleatorError, require
 
-Users = Sequence[Any] | Mapping[str, Sequence[Any]]
+Ids = Any  # a list of ids, an array, or a column of a frame
+Users = Ids | Mapping[str, Ids]  # ids of known users, or histories of newcomers by name
 
 
 class ServiceError(AleatorError):
@@ -25,7 +26,7 @@ class ServiceError(AleatorError):
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None) -> None:
         problem, _, remedy = message.removesuffix(".").partition(". ")
-        super().__init__(problem, remedy or "see the documentation of the service")
+        super().__init__(*(text[:1].lower() + text[1:] for text in (problem, remedy)))
         self.status, self.reason, self.retry_after = status, reason, retry_after
 
 
@@ -60,21 +61,21 @@ class Client:
         found: list[dict[str, Any]] = self.ask("POST", "/recommend", asked)["lists"]
         return found
 
-    def score(self, users: Users, items: Sequence[Any], lam: float | None = None) -> list[dict[str, Any]]:
+    def score(self, users: Users, items: Ids, lam: float | None = None) -> list[dict[str, Any]]:
         """Scores, expectations and uncertainties of items for users."""
         found: list[dict[str, Any]] = self.ask("POST", "/score", _of(users) | {"items": _plain(items), "lam": lam})[
             "users"
         ]
         return found
 
-    def similar(self, items: Sequence[Any], k: int | None = None, lam: float | None = None) -> list[dict[str, Any]]:
+    def similar(self, items: Ids, k: int | None = None, lam: float | None = None) -> list[dict[str, Any]]:
         """Items that are similar to each of some items."""
         found: list[dict[str, Any]] = self.ask("POST", "/similar", {"items": _plain(items), "k": k, "lam": lam})[
             "lists"
         ]
         return found
 
-    def explain(self, user: Any, items: Sequence[Any], n: int = 3, lam: float | None = None) -> list[dict[str, Any]]:
+    def explain(self, user: Any, items: Ids, n: int = 3, lam: float | None = None) -> list[dict[str, Any]]:
         """What the history of a user, an id or a list of items, adds to the scores of items."""
         who = {"history": _plain(user)} if isinstance(user, (list, tuple)) else {"user": user}
         found: list[dict[str, Any]] = self.ask("POST", "/explain", who | {"items": _plain(items), "n": n, "lam": lam})[

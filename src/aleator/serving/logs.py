@@ -38,5 +38,5 @@ def take_over() -> None:
     """Let uvicorn and asyncio log events: warnings and worse."""
     for name in ("uvicorn", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [ToEvents()], False
+        logger.addHandler(ToEvents())
         logger.setLevel(logging.WARNING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 # ids are texts or numbers, as the model has them
 Id = (
@@ -17,6 +17,18 @@ Lam = Annotated[
     float, Field(strict=True, ge=0, le=1, allow_inf_nan=False, description="1: expectation, 0: uncertainty")
 ]
 Count = Annotated[StrictInt, Field(ge=1, le=1 << 31)]
+
+
+def _sound(text: str) -> str:
+    """Refuse half characters, which JSON can name and no encoding can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a name is no valid Unicode") from None
+    return text
+
+
+Name = Annotated[str, Field(strict=True, max_length=200), AfterValidator(_sound)]
 LIST = "At most `limits.batch` of `/model`."
 
 
@@ -41,7 +53,7 @@ class OfUsers(Asked):
     """Known users, or histories of newcomers by name: one of the two."""
 
     users: Annotated[list[Id], Field(min_length=1, description=LIST)] | None = None
-    histories: Annotated[dict[str, list[Id]], Field(min_length=1, description=LIST)] | None = None
+    histories: Annotated[dict[Name, list[Id]], Field(min_length=1, description=LIST)] | None = None
 
     @model_validator(mode="after")
     def one(self) -> Self:
@@ -111,7 +123,7 @@ class Explain(OfUser):
 class Map(OfUser):
     """Ask for a sample of the catalogue, as one user sees it."""
 
-    limit: Count = Field(1000, description="At most `limits.points` of `/model`.")
+    limit: Count | None = Field(None, description="1000, and at most `limits.points` of `/model`.")
     lam: Lam | None = None
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"user": 1, "limit": 200}]})
@@ -317,7 +329,7 @@ class FoundItems(BaseModel):
 class UserHistory(BaseModel):
     user_id: Id
     n_items: int
-    history: list[Item] = Field(description="The latest 100 items where the order in time is known, else the first.")
+    history: list[Item] = Field(description="The first 100 items, in the order of their ids.")
     test: list[Item] | None = Field(description="Items of the test part, null if none is known.")
 
 

@@ -6,6 +6,8 @@ may ask for `lists`, since the scan of a catalogue has buffers of its own; any t
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +21,7 @@ from torch import Tensor
 from aleator.aur import AUR
 from aleator.aur.loading import load_model
 from aleator.batches import Users
+from aleator.checkpoint.manifest import NAME, damaged, read_manifest, regular, tensor_file
 from aleator.data.arrays import Array, picked
 from aleator.data.splits import Split
 from aleator.data.vocabulary import Vocabulary
@@ -80,8 +83,20 @@ class Served:
 
     @classmethod
     def load(cls, folder: Path, settings: Settings, split: Split | None = None) -> Served:
-        """Load and check a folder, and compute what all workers will share."""
-        made = cls(load_model(folder, "cpu"), folder.resolve().name, settings, split)
+        """Load and check a folder, and compute what all workers will share.
+
+        The model is mapped from a copy that has no name any more. So whatever happens to the folder, also if somebody
+        writes into its files, what is served is what was checked.
+        """
+        with tempfile.TemporaryDirectory(prefix="aleator-model-") as copy:
+            try:
+                for name in (NAME, tensor_file(read_manifest(folder))):
+                    regular(folder / name)
+                    shutil.copyfile(folder / name, Path(copy) / name)
+            except OSError as error:
+                raise damaged(folder, error) from None
+            model = load_model(copy, "cpu")
+        made = cls(model, folder.resolve().name, settings, split)
         made.warm()
         return made
 
@@ -335,7 +350,8 @@ class Served:
 
     def map(self, body: schemas.Map) -> Answer:
         """A sample of the candidates of a user: always the best by expectation and by the blend."""
-        self._limit(body.limit, "points", "points")
+        limit = min(1000, self.settings.points) if body.limit is None else body.limit
+        self._limit(limit, "points", "points")
         model, who = self.at(body.lam), self.one(body)
         with torch.no_grad():
             blend = model.score_block(who.users)
@@ -347,7 +363,7 @@ class Served:
         best_items = np.unique(np.concatenate(best))
         candidates[best_items] = False
         others = np.flatnonzero(candidates)
-        room = min(max(body.limit - len(best_items), 0), len(others))
+        room = min(max(limit - len(best_items), 0), len(others))
         drawn = np.random.default_rng(0).permutation(self.data.n_items)  # the same items for every user and lam
         chosen = np.sort(np.r_[best_items, drawn[candidates[drawn]][:room]])
         expectation, uncertainty = (None if part is None else part[0, chosen].double().numpy() for part in parts)
@@ -391,26 +407,10 @@ class Served:
         id = self.data.users.parse(text)
         who = self._known([id])
         index = int(who.users.index[0])
-        shown = self._latest(index)
         test = None if self.held is None else self._rows(self.held.of(index)[:_SHOWN], {})
-        history = self._rows(shown, {})
+        history = self._rows(who.users.item[:_SHOWN].numpy(), {})
         known = self.data.users.decode([index]).tolist()[0]
         return {"user_id": known, "n_items": len(who.users.item), "history": history, "test": test}
-
-    def _latest(self, index: int) -> Array:
-        """The latest items of a user if the order in time is known, else the first."""
-        rows = self._rows_of[1][self._rows_of[0][index] : self._rows_of[0][index + 1]]
-        if self.data.time is not None:
-            rows = rows[np.argsort(self.data.time[rows], kind="stable")[::-1]]
-        elif self.data.in_time_order:
-            rows = rows[::-1]
-        return np.asarray(self.data.item[rows[:_SHOWN]], np.int64)
-
-    @cached_property
-    def _rows_of(self) -> tuple[Array, Array]:
-        """The rows of the training data, user by user: where each user begins, and the rows in their order."""
-        starts = np.r_[0, np.cumsum(np.bincount(self.data.user, minlength=self.data.n_users))]
-        return starts, np.argsort(self.data.user, kind="stable")
 
     @cached_property
     def user_texts(self) -> Array:
