@@ -16,7 +16,6 @@ from aleator.errors import require
 from aleator.models import Model
 from aleator.recipe import recipe_of
 
-
 PAGE = "http://127.0.0.1:8000"  # where `aleator serve` listens
 
 

@@ -75,7 +75,7 @@ export class Scatter {
       ys: all.map(vertical),
       xName: "expectation",
       yName: this.model.has_uncertainty ? "uncertainty" : "taken by (powers of 10)",
-      height: 340,
+      height: 400,
       pad: 0.04,
       label: `${count(this.points.length)} items by expectation and uncertainty, with ${this.lit.length} recommended ones lit.`,
     });

@@ -46,10 +46,10 @@ function showEvaluation({ evaluation, has_test: measured }) {
     return;
   }
   const protocols = Object.keys(evaluation.protocols);
-  const metrics = Object.keys(evaluation.protocols[protocols[0]]);
+  const metrics = Object.keys(evaluation.protocols[protocols[0]]).filter((metric) => /^(recall|ndcg)@/.test(metric));
   const rows = metrics.map((metric) => [pretty(metric), ...protocols.map((name) => number(evaluation.protocols[name][metric], 4))]);
   const table = grid("Accuracy on the test part", ["", ...protocols.map((name) => PROTOCOLS[name] ?? name)], rows);
-  const note = make("p", { class: "note" }, `${evaluation.data}. Recall@20 is the share of what people took later that is among the first 20. NDCG counts the top ranks more.`);
+  const note = make("p", { class: "note" }, `Measured on the test part of ${evaluation.data}. Recall@20 is the share of what people took later that is among the first 20. NDCG counts the top ranks more.`);
   byId("evaluation").replaceChildren(table, note);
 }
 
