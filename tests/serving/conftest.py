@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 import aleator as al
-from aleator.serving import serving
-from aleator.serving.app import Service
+from aleator.serving.app import Service, create_app
 from aleator.serving.counters import Counters
+from aleator.serving.protocol import patient
 from aleator.serving.served import Served
 from aleator.serving.settings import Settings
+from tests.cli.conftest import run as shell
 
 SETTINGS = Settings(log_requests=False)
 
@@ -58,8 +64,34 @@ def service(served: Served) -> Service:
     return Service(served, SETTINGS, Counters(2))
 
 
+@contextmanager
+def listening(served: Served, settings: Settings) -> Iterator[str]:
+    """A service that a thread of this process answers from."""
+    counters = Counters(1)
+    config = uvicorn.Config(
+        create_app(Service(served, settings, counters)),
+        http=patient(settings, counters),
+        loop="uvloop",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+    )
+    server = uvicorn.Server(config)
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        made.listen()
+        thread = threading.Thread(target=server.run, args=([made],))
+        thread.start()
+        yield f"http://127.0.0.1:{made.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
 @pytest.fixture(scope="session")
-def address(folder: Path) -> Iterator[str]:
-    """A service with two workers, in processes of its own."""
-    with serving(folder, "--workers", "2", "--quiet", "--patience", "1") as found:
+def address(served: Served) -> Iterator[str]:
+    """The address of a service that does not wait long for anybody."""
+    with listening(served, replace(SETTINGS, patience=0.3)) as found:
         yield found
+
+
+run = shell  # `run("serve", folder)` runs the command in this process

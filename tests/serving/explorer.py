@@ -14,7 +14,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 T = TypeVar("T")
-LIMIT = 30.0  # seconds that a condition may take; none takes so long unless it never comes
+LIMIT = 60.0  # seconds that a condition may take; none takes so long unless it never comes
 WIDE = (1280, 900)
 
 

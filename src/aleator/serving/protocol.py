@@ -23,6 +23,7 @@ def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
 
     class Patient(HttpToolsProtocol):
         _deadline: asyncio.TimerHandle | None = None
+        _reading: asyncio.TimerHandle | None = None  # looks whether the client still reads
         _in_head = True  # whether the headers of a request are awaited or being read
         _head = 0  # their bytes so far
 
@@ -35,6 +36,8 @@ def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            if self._reading is not None:
+                self._reading.cancel()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -64,6 +67,28 @@ def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
 
         def send_400_response(self, msg: str) -> None:
             self._end(Refused("bad_request", "This is no valid HTTP request", "See RFC 9112"))
+
+        def pause_writing(self) -> None:
+            """The client reads more slowly than answers come."""
+            super().pause_writing()
+            self._look(self.transport.get_write_buffer_size())
+
+        def resume_writing(self) -> None:
+            if self._reading is not None:
+                self._reading.cancel()
+            super().resume_writing()
+
+        def _look(self, left: int) -> None:
+            """Look again after a while whether anything was read of the bytes that are left."""
+            self._reading = self.loop.call_later(settings.patience, self._still_reads, left)
+
+        def _still_reads(self, before: int) -> None:
+            left = self.transport.get_write_buffer_size()
+            if left < before:
+                self._look(left)
+            else:
+                counters.event("too_slow")
+                self.transport.abort()
 
         def timeout_keep_alive_handler(self) -> None:
             if self.transport.get_write_buffer_size():  # nobody reads the last answer

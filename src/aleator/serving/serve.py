@@ -38,6 +38,7 @@ def serve(
         found = importlib.util.find_spec(name) is not None
         require(found, f"the service needs the library {name}", "install it: pip install 'aleator[serve]'")
     require(hasattr(os, "fork"), "the service forks, which this system cannot", "run it on Linux or macOS")
+    require(0 <= port < 1 << 16, f"port is {port}", "give a number from 0 to 65535")
     require(workers >= 1, f"workers is {workers}", "give a number of at least 1")
     from aleator.serving.supervisor import Supervisor
 
