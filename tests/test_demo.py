@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import aleator as al
 from aleator import demo
+from aleator.cli.demo import show
 from aleator.data import catalog
 from aleator.evaluation.significance import Comparison, Row
 
@@ -131,3 +133,14 @@ def test_the_demo_falls_back_to_a_simulated_world(monkeypatch: pytest.MonkeyPatc
     split, note = demo.open_world(None)
     assert "simulated" in note
     assert len(split.test) > 1000
+
+
+@pytest.mark.parametrize(("name", "options"), [("ml-100k", " --data ml-100k --data-root /data"), (None, "")])
+def test_the_demo_ends_by_saying_how_to_open_the_page(
+    made: demo.Demo, name: str | None, options: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A simulated world is in no catalogue, so its service has no test part to mark."""
+    show(replace(made, split=replace(made.split, name=name)), Path("m/model"), Path("m/report.html"), Path("/data"))
+    *_, serve, page = capsys.readouterr().out.splitlines()
+    assert serve == f"aleator serve m/model{options}"
+    assert "http://127.0.0.1:8000" in page

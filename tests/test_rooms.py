@@ -34,7 +34,7 @@ FLOORS = [  # from low to high: a room may import itself and what stands on a lo
     ["aur"],
     ["batch"],
     ["tuning"],
-    ["studies", "export"],
+    ["studies", "export", "serving"],
     ["demo"],
     ["cli"],
 ]

@@ -50,6 +50,19 @@ class Users:
             self.trained,
         )
 
+    @staticmethod
+    def together(parts: Sequence[Users]) -> Users:
+        """The users of several batches in one, in that order. There must be at least one batch."""
+        first = np.cumsum([0, *map(len, parts)]).tolist()
+        return Users(
+            torch.cat([part.index for part in parts]),
+            torch.cat([part.row + before for part, before in zip(parts, first, strict=False)]),
+            torch.cat([part.item for part in parts]),
+            torch.cat([part.weight for part in parts]),
+            torch.cat([part.size for part in parts]),
+            all(part.trained for part in parts),
+        )
+
 
 class Histories:
     """The rows of a CSR matrix on a device."""

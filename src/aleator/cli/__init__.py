@@ -9,7 +9,7 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
-from aleator.cli import bench, data, demo, doctor, export, graft, reproduce, tune, verbs
+from aleator.cli import bench, data, demo, doctor, export, graft, reproduce, serve, tune, verbs
 from aleator.errors import AleatorError
 from aleator.signals import leaves
 from aleator.version import __version__
@@ -52,6 +52,7 @@ app.command()(export.export)
 app.command()(tune.tune)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.report)
+app.command()(serve.serve)
 app.command(context_settings=bench.SETTINGS)(bench.bench)
 app.command()(doctor.doctor)
 

@@ -16,6 +16,8 @@ from aleator.errors import require
 from aleator.models import Model
 from aleator.recipe import recipe_of
 
+PAGE = "http://127.0.0.1:8000"  # where `aleator serve` listens
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report and the fitted model.")] = Path("aleator-demo"),
@@ -50,10 +52,10 @@ def demo(
         told = {"data": note, "comparisons": compared, "default": type(aur.model).__name__, "lam": aur.lam_used}
         show_json(told | {"report": str(page), "model": str(out / "model")})
     else:
-        show(made, out / "model", page)
+        show(made, out / "model", page, data_root)
 
 
-def show(made: study.Demo, model: Path, page: Path) -> None:
+def show(made: study.Demo, model: Path, page: Path, data_root: Path | None) -> None:
     """Print the lists of a few users, the table, what it shows, and where to go from here."""
     for case in made.cases.shown:
         print(f"User {case.user}: the default finds {case.found!r} (popularity {case.popularity}) at rank {case.rank}.")
@@ -63,6 +65,10 @@ def show(made: study.Demo, model: Path, page: Path) -> None:
         print()
     print(f"{made.cases.told}\n")
     print(made.table(), *made.story(), sep="\n")
-    print(f"\nThe model of the default is in {model}. Try:")
+    print(f"\nThe report is {page.resolve()}")
+    print(f"The model of the default is in {model}. Try:")
     print(f"aleator recommend {model} --users {made.aur.fitted.users.decode([0])[0]} --k 10")
-    print(f"The report is {page.resolve()}")
+    named = made.split.name is not None  # a simulated world is in no catalogue
+    place = f" --data-root {data_root}" if named and data_root is not None else ""
+    print(f"aleator serve {model}{f' --data {made.split.name}' if named else ''}{place}")
+    print(f"and open {PAGE} in a browser, to turn the knob and see what it does to anybody's list.")

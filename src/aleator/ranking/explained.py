@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from aleator.recommender import Recommender, Who
 
 
-@torch.no_grad()
 def explained(of: Recommender, users: Who, items: Any, n: int | None) -> Any:
     """What history items add to the scores of some pairs, as a frame; see `Recommender.explain`."""
+    return to_frame(explained_columns(of, users, items, n), of.fitted.frame)
+
+
+@torch.no_grad()
+def explained_columns(of: Recommender, users: Who, items: Any, n: int | None) -> dict[str, Any]:
+    """The columns of `explained`."""
     data, whole = of.fitted, of.users(users)
     check_count(n, "n")
     shown = dense_items(of, items)[None].expand(len(whole), -1)
@@ -32,14 +37,14 @@ def explained(of: Recommender, users: Who, items: Any, n: int | None) -> Any:
         for name, values in rows.items():
             found.setdefault(name, []).append((values.double() if values.is_floating_point() else values).cpu().numpy())
     table = {name: np.concatenate(values) for name, values in found.items()}
-    columns = {"user_id": picked(names_of(of, users, whole), table.pop("user"))}
+    columns: dict[str, Any] = {"user_id": picked(names_of(of, users, whole), table.pop("user"))}
     dense = {"item": table.pop("item"), "history_item": table.pop("history_item")}
     columns |= {"item_id": data.items.decode(dense["item"]), "history_item": data.items.decode(dense["history_item"])}
     columns |= table
     if data.titles is not None:
         columns |= {"title": picked(data.titles, dense["item"])}
         columns |= {"history_title": picked(data.titles, dense["history_item"])}
-    return to_frame(columns, data.frame)
+    return columns
 
 
 def _rows(of: Recommender, users: Users, items: Tensor, made: Contributions, n: int) -> dict[str, Tensor]:

@@ -45,6 +45,7 @@ class Moments(NamedTuple):
         return self.left[items] @ self.right.T / (self.spread[items, None] * self.spread)
 
 
+@torch.no_grad()
 def moments(of: Recommender) -> Moments:
     """The moments of the scores of all items, over random users with a history."""
     histories, n_items = of.histories, of.fitted.n_items
@@ -66,13 +67,17 @@ def moments(of: Recommender) -> Moments:
     return Moments.of(y @ covariance.to(y), y, y @ mean.to(y))
 
 
-@torch.no_grad()
 def similar(of: Recommender, items: Any, k: int) -> Any:
     """The k most similar items of each item, as a frame; see `Recommender.similar_items`."""
-    data = of.fitted
-    check_k(k, data.n_items)
+    check_k(k, of.fitted.n_items)
     asked = dense_items(of, [items] if np.ndim(items) == 0 else items)
-    found = moments(of.without_prior())
+    return to_frame(similar_columns(of, moments(of.without_prior()), asked, k), of.fitted.frame)
+
+
+@torch.no_grad()
+def similar_columns(of: Recommender, found: Moments, asked: Tensor, k: int) -> dict[str, Any]:
+    """The columns of `similar` for dense ids, from the moments of `of.without_prior()`."""
+    data = of.fitted
     told = f"the scores of this {type(of).__name__} do not say which items go together"
     require(of.personalises and bool(found.spread.any()), told, "use another model")
     trained = torch.from_numpy(data.popularity > 0).to(asked.device)
@@ -90,11 +95,11 @@ def similar(of: Recommender, items: Any, k: int) -> Any:
         parts = {"item": some[row], "rank": column + 1, "similar_item": listed[row, column], "similarity": similarity}
         for name, value in parts.items():
             rows.setdefault(name, []).append(value.cpu().numpy())
-    return _frame(of, **{name: np.concatenate(values) for name, values in rows.items()})
+    return _columns(of, **{name: np.concatenate(values) for name, values in rows.items()})
 
 
-def _frame(of: Recommender, *, item: Array, rank: Array, similar_item: Array, similarity: Array) -> Any:
-    """The frame of `similar`, from dense ids."""
+def _columns(of: Recommender, *, item: Array, rank: Array, similar_item: Array, similarity: Array) -> dict[str, Any]:
+    """The columns of `similar`, from dense ids."""
     data = of.fitted
     columns = {
         "item_id": data.items.decode(item),
@@ -106,4 +111,4 @@ def _frame(of: Recommender, *, item: Array, rank: Array, similar_item: Array, si
     }
     if data.titles is not None:
         columns |= {"title": picked(data.titles, item), "similar_title": picked(data.titles, similar_item)}
-    return to_frame(columns, data.frame)
+    return columns
