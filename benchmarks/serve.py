@@ -215,18 +215,6 @@ def child() -> int:
     return int(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()[-1])
 
 
-def replaced(folder: Path, model: al.AUR, bodies: list[str], args: argparse.Namespace, options: list[str]) -> Load:
-    """A load while the model is replaced."""
-    model.save(folder)
-    with serving(folder, *options) as address:
-        load(address, bodies, args.connections, min(args.seconds, 5))
-        other = threading.Timer(1, lambda: model.at(0.3).save(folder))
-        other.start()
-        found = load(address, bodies, args.connections, max(args.seconds, 2))
-        other.join()
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="folder of a fitted AUR; by default random tensors")
@@ -257,15 +245,17 @@ def measure(folder: Path, model: Any, args: argparse.Namespace) -> None:
         with serving(folder, "--quiet", "--workers", str(workers)) as address:
             load(address, bodies, args.connections, min(args.seconds, 5))
             memory[workers] = megabytes(child())
-    options = ["--quiet", "--workers", str(args.workers)]
-    with serving(folder, *options) as address:
+    with serving(folder, "--quiet", "--workers", str(args.workers)) as address:
         load(address, bodies, args.connections, min(args.seconds, 3))
         ours = load(address, bodies, args.connections, args.seconds)
+        other = threading.Timer(1, lambda: model.at(0.3).save(folder))
+        other.start()
+        change = load(address, bodies, args.connections, args.seconds)
+        other.join()
     with bare(model, args.workers) as address:
         check(model, address, user, args.k)
         load(address, bodies, args.connections, min(args.seconds, 3))
         theirs = load(address, bodies, args.connections, args.seconds)
-    change = replaced(folder, model, bodies, args, options)
     errors = {"errors": ours.errors, "theirs": theirs.errors}
     rows = [
         Row("lists per second", ours.rate, theirs.rate, "bare numpy", "1/s", more=errors),

@@ -160,6 +160,14 @@ def test_folders_are_saved_loaded_and_shared(tmp_path: Path) -> None:
     assert told["model"]["megabytes"] >= 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+def test_the_service_is_loaded_and_replaced(tmp_path: Path) -> None:
+    options = ("--megabytes", 1, "--connections", 2, "--seconds", 1, "--workers", 1)
+    told = run("serve", *options, folder=tmp_path, device=False)
+    assert [row["job"] for row in told["rows"]][:2] == ["lists per second", "p50"]
+    assert {row["more"]["errors"] for row in told["rows"] if row["more"]} == {0}
+
+
 def test_the_default_fits_and_saves_in_a_fresh_process(
     tmp_path: Path, split: al.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:

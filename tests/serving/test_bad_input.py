@@ -94,6 +94,7 @@ def test_a_wrong_body(served: Served, path: str, body: Any, status: int, reason:
         ("GET", "/page//etc/passwd", "", 404, "not_found"),
         ("GET", "/recommend", "", 405, "wrong_method"),
         ("DELETE", "/model", "", 405, "wrong_method"),
+        ("POST", "/model", "", 405, "wrong_method"),
     ],
 )
 def test_a_wrong_path(served: Served, method: str, path: str, query: str, status: int, reason: str) -> None:

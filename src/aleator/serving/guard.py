@@ -35,6 +35,7 @@ HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 _DROPPED = 16  # times the limit of a body are read and dropped before the connection is closed
+_TAKE_JSON = ("/recommend", "/score", "/similar", "/explain", "/map")
 _OPEN = ("/health", "/ready", "/", "/page/")  # without a token: they hold nothing of the model
 
 
@@ -88,7 +89,7 @@ class Guard:
             right = [hmac.compare_digest(given.strip(), token) for token in self.tokens]  # all, to take equally long
             if not any(right):
                 raise Refused("wrong_token", "The token is not one of this service", "Ask who runs it for one")
-        if scope["method"] == "POST":
+        if scope["method"] == "POST" and path in _TAKE_JSON:
             kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
             if kind != b"application/json":
                 told = "The body is not declared as JSON"

@@ -93,9 +93,11 @@ class Served:
                 for name in (NAME, tensor_file(read_manifest(folder))):
                     regular(folder / name)
                     shutil.copyfile(folder / name, Path(copy) / name)
+                model = load_model(copy, "cpu")
             except OSError as error:
                 raise damaged(folder, error) from None
-            model = load_model(copy, "cpu")
+            except AleatorError as error:
+                raise AleatorError(error.problem.replace(copy, str(folder)), error.remedy) from None
         made = cls(model, folder.resolve().name, settings, split)
         made.warm()
         return made

@@ -18,7 +18,7 @@ class Settings:
     points: int = 2000  # items of a map
     body_bytes: int = 1 << 20  # of a request
     head_bytes: int = 1 << 15  # of the first line and the headers of a request
-    connections: int = 2000  # of each worker
+    connections: int = 500  # of each worker
     waiting: int = 512  # requests that wait for their turn in each worker
     users_at_once: int = 64  # who are scored in one call
     log_requests: bool = True  # whether each request is a line of the log

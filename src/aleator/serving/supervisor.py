@@ -56,7 +56,7 @@ class Supervisor:
         self, folder: Path, settings: Settings, listening: socket.socket, workers: int, split: Split | None = None
     ) -> None:
         self.folder, self.settings, self.listening, self.n, self.split = folder, settings, listening, workers, split
-        self.counters = Counters(1 + 4 * workers)  # rows for workers that leave while others begin
+        self.counters = Counters(2 + 4 * workers)  # rows for workers that leave while others begin
         self.workers: dict[int, Worker] = {}
         self.evaluator: int | None = None
         self.served = Served.load(folder, settings, split)
@@ -121,7 +121,8 @@ class Supervisor:
     def _fork_worker(self) -> None:
         """Fork a worker and wait until it listens."""
         taken = {worker.row for worker in self.workers.values()}
-        row = next(row for row in range(1, len(self.counters.table)) if row not in taken)
+        last = len(self.counters.table) - 1  # which is shared if models are replaced faster than workers leave
+        row = next((row for row in range(1, last) if row not in taken), last)
         source, sink = os.pipe()
 
         def job() -> None:
