@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import aleator as al
+from aleator import device as devices
 from aleator.models import MODELS
 from aleator.options import Configurable
 from aleator.uncertainty import ESTIMATORS
@@ -134,3 +135,18 @@ def test_all_reasons_are_no_more_than_there_are(data: al.Interactions) -> None:
     some = model.recommend([0], k=1, explain=10**30)
     assert some.equals(model.recommend([0], k=1, explain=data.n_items))
     assert model.explain([0], [1], n=10**30).equals(model.explain([0], [1]))
+
+
+TABLES = ["bpr", "expomf", "fism", "ips", "lightgcn", "macr", "mf", "mf adam", "multvae", "pmf", "ue", "zerosum"]
+
+
+@pytest.mark.parametrize("label", TABLES)
+def test_tables_that_do_not_fit_in_memory_are_refused(
+    label: str, data: al.Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system hands out memory that it does not have, it would kill the process later."""
+    monkeypatch.setattr(devices, "free_memory", lambda device: 1000)
+    model = MODELS[label.partition(" ")[0]](**BASE[label])
+    told = r"a training of tables of \d.* x .* numbers needs [\d.]+ GiB and 0.0 GiB are free on cpu; take a smaller dim"
+    with pytest.raises(al.AleatorError, match=told):
+        model.fit(data)
