@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, wraps
@@ -50,6 +51,7 @@ _BLOCKS = (  # what is halved where memory runs out; the others change results, 
 )
 _HALVINGS = 8  # how often at most
 _halved = 0  # how often in this process
+_COPIES = 5  # of what is trained
 _OWN = "start it anew (spawn) and load the model there, or load it with device cpu"
 BUDGETS = {
     "cpu": Budget(
@@ -171,6 +173,17 @@ def require_memory(needed: int, device: torch.device, what: str) -> None:
         needed <= have,
         f"{what} needs {needed / 2**30:.1f} GiB and {have / 2**30:.1f} GiB are free on {device}",
         "take a smaller dim, or a device with more memory",
+    )
+
+
+def require_tables(*shapes: Sequence[int], device: torch.device) -> None:
+    """Refuse tables of float32 that do not fit in memory together with what trains them.
+
+    Adam needs gradients, two moments and the best weights so far. Least squares need about as much.
+    """
+    told = " and ".join(" x ".join(f"{size:,}" for size in shape) for shape in shapes)
+    require_memory(
+        4 * _COPIES * sum(math.prod(shape) for shape in shapes), device, f"a training of tables of {told} numbers"
     )
 
 

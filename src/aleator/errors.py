@@ -36,6 +36,12 @@ def require(holds: bool, problem: str, remedy: str) -> None:
         raise AleatorError(problem, remedy)
 
 
+def require_seed(seed: object) -> None:
+    """Raise an `AleatorError` unless that is the seed of random draws, for numpy and for PyTorch."""
+    whole = hasattr(seed, "__index__") and 0 <= int(seed.__index__()) < 1 << 63
+    require(whole, f"seed is {seed!r}", "give a seed from 0 to 2^63 - 1")
+
+
 def need(module: str, purpose: str, package: str | None = None) -> None:
     """Raise an `AleatorError` unless the library `module` is installed.
 

@@ -40,7 +40,7 @@ class Configurable:
             if name not in known:
                 raise unknown_name(f"option of {cls.__name__}", name, known)
             if value is not cls.__dataclass_fields__[name].default:  # type: ignore[attr-defined]
-                _check_type(cls.__name__, name, value, hints[name])
+                check_type(cls.__name__, name, value, hints[name])
         self = super().__new__(cls)
         self.given, self.offered = dict(options), frozenset()
         return self
@@ -159,7 +159,7 @@ class Configurable:
         offered = {name: defaults[name] for name in self.option_names() if name in defaults and name not in self.given}
         hints = typing.get_type_hints(type(self)) if offered else {}
         for name, value in offered.items():
-            _check_type(type(self).__name__, name, value, hints[name])
+            check_type(type(self).__name__, name, value, hints[name])
         made = copy.copy(self)
         made.given = {**offered, **self.given}
         made.offered = self.offered | offered.keys()
@@ -179,7 +179,7 @@ def _clone(value: Any) -> Any:
     return value.__sklearn_clone__() if isinstance(value, Configurable) else value
 
 
-def _check_type(owner: str, name: str, value: Any, hint: Any) -> None:
+def check_type(owner: str, name: str, value: Any, hint: Any) -> None:
     if not _matches(value, hint):
         raise AleatorError(f"option {name} of {owner} is {reprlib.repr(value)}", f"it takes {_words(hint)}")
     most = {int: 2**63, float: 2.0**128}.get(type(value))  # what int64 and float32 hold; NaN is not below it either

@@ -28,7 +28,7 @@ from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
 from aleator.data.vocabulary import check_ids
 from aleator.device import budget, resolve_device
-from aleator.errors import AleatorError, require, unknown_name
+from aleator.errors import AleatorError, require, require_seed, unknown_name
 from aleator.evaluation.held_out import HeldOut
 from aleator.options import Configurable
 from aleator.progress import progress
@@ -81,7 +81,7 @@ class Recommender(Configurable, ABC):
     personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
 
     def __post_init__(self) -> None:
-        require(0 <= self.seed < 1 << 63, f"seed is {self.seed}", "give a seed from 0 to 2^63 - 1")
+        require_seed(self.seed)
         require(0 < self.valid < 1, f"valid is {self.valid}", "give a share between 0 and 1")
         if self.conventions.paper_options:
             for name, value in self.paper.items():

@@ -9,13 +9,14 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
 import aleator as al
+from aleator import device as devices
 from aleator.models import MODELS
 from aleator.options import Configurable
 from aleator.uncertainty import ESTIMATORS
@@ -100,3 +101,52 @@ def test_an_absurd_value_works_or_is_refused(of_class: list[Case], data: al.Inte
     child = in_child(wrong)
     assert child.signal == 0, "it hung"
     assert child.result == []
+
+
+CALLS: dict[str, Callable[[al.EASE, Any], object]] = {
+    "evaluate k": lambda model, n: al.evaluate(model, model.fitted.split(valid=0.0, test=0.3), k=n),
+    "split seed": lambda model, n: model.fitted.split(valid=0.1, test=0.2, seed=n),
+    "carve seed": lambda model, n: model.fitted.split(valid=0.0, test=0.3).carve(seed=n),
+    "users": lambda model, n: al.simulate(n_users=n),
+    "items": lambda model, n: al.simulate(n_items=n),
+    "showings": lambda model, n: al.simulate(per_user=n),
+    "tastes": lambda model, n: al.simulate(dim=n),
+    "seed": lambda model, n: al.simulate(seed=n),
+    "explain": lambda model, n: model.recommend([0], k=1, explain=-abs(n)),
+    "joint": lambda model, n: al.Joint(lr=str(n)),  # type: ignore[arg-type]
+    "k": lambda model, n: model.recommend([0], k=n),
+    "similar k": lambda model, n: model.similar_items([0], k=n),
+    "rerank k": lambda model, n: model.rerank(model.recommend([0], k=1).to_pandas()[["user_id", "item_id"]], k=-abs(n)),
+    "per_part": lambda model, n: al.recommend_batch(model, {"user_id": [0]}, "nowhere", k=1, per_part=-abs(n)),
+}
+
+
+@pytest.mark.parametrize("value", [-1, 2**62, 10**30])
+@pytest.mark.parametrize("call", CALLS)
+def test_an_absurd_argument_is_refused(call: str, value: int, data: al.Interactions) -> None:
+    if "seed" in call and value == 2**62:
+        value = 2**63
+    with pytest.raises(al.AleatorError):
+        CALLS[call](al.EASE(l2=1.0).fit(data), value)
+
+
+def test_all_reasons_are_no_more_than_there_are(data: al.Interactions) -> None:
+    model = al.EASE(l2=1.0).fit(data)
+    some = model.recommend([0], k=1, explain=10**30)
+    assert some.equals(model.recommend([0], k=1, explain=data.n_items))
+    assert model.explain([0], [1], n=10**30).equals(model.explain([0], [1]))
+
+
+TABLES = ["bpr", "expomf", "fism", "ips", "lightgcn", "macr", "mf", "mf adam", "multvae", "pmf", "ue", "zerosum"]
+
+
+@pytest.mark.parametrize("label", TABLES)
+def test_tables_that_do_not_fit_in_memory_are_refused(
+    label: str, data: al.Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system hands out memory that it does not have, it would kill the process later."""
+    monkeypatch.setattr(devices, "free_memory", lambda device: 1000)
+    model = MODELS[label.partition(" ")[0]](**BASE[label])
+    told = r"a training of tables of \d.* x .* numbers needs [\d.]+ GiB and 0.0 GiB are free on cpu; take a smaller dim"
+    with pytest.raises(al.AleatorError, match=told):
+        model.fit(data)

@@ -8,7 +8,7 @@ under the variance (the objective's `floor`) bounds the weight of a pair. Gradie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_type_hints
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from aleator.batches import Histories, Users
 from aleator.errors import require
 from aleator.models import MODELS
 from aleator.models.base import Model
+from aleator.options import check_type
 from aleator.training.loop import Log, Loop, trainable
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
@@ -44,7 +45,8 @@ class Joint:
     max_epochs: int = 100  # largest number of epochs
 
     def __post_init__(self) -> None:
-        require(self.weights in ("estimator", "model"), f"weights is {self.weights!r}", "give 'estimator' or 'model'")
+        for name, hint in get_type_hints(type(self)).items():
+            check_type("Joint", name, getattr(self, name), hint)
         require(
             min(self.lr, self.clip, self.max_epochs) > 0,
             "an option of joint training is not positive",

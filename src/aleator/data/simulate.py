@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 
 from aleator.data.interactions import Interactions
 from aleator.data.vocabulary import Vocabulary
-from aleator.errors import require
+from aleator.errors import AleatorError, require, require_seed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -144,10 +144,32 @@ def simulate(
     """
     for name, value in {"n_users": n_users, "n_items": n_items, "per_user": per_user, "dim": dim}.items():
         require(1 <= value < 2**63, f"{name} is {value}", f"give a finite {name} of at least 1")
-    for name, value in {"skew": skew, "sharpness": sharpness, "seed": seed}.items():
+    for name, value in {"skew": skew, "sharpness": sharpness}.items():
         require(0 <= value < 2**63, f"{name} is {value}", f"give a finite {name} of at least 0")
     require(0 <= merit <= 1, f"merit is {merit}", "give a merit from 0 to 1")
     require(0 < liked < 1, f"liked is {liked}", "give a share between 0 and 1")
+    require_seed(seed)
+    try:
+        return _simulated(n_users, n_items, per_user, skew, merit, liked, dim, sharpness, seed)
+    except (MemoryError, ValueError):  # numpy has the second for sizes beyond 64 bits
+        told = (
+            f"a world of {n_users:,} users, {n_items:,} items, {dim:,} dimensions and {per_user:g} showings of a user"
+        )
+        raise AleatorError(f"{told} takes more memory than there is", "take smaller numbers") from None
+
+
+def _simulated(
+    n_users: int,
+    n_items: int,
+    per_user: float,
+    skew: float,
+    merit: float,
+    liked: float,
+    dim: int,
+    sharpness: float,
+    seed: int,
+) -> World:
+    """What `simulate` does."""
     rng = np.random.default_rng(seed)
     user_taste = rng.normal(size=(dim, n_users)) * sharpness / dim**0.5
     item_taste = rng.normal(size=(dim, n_items))

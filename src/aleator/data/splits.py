@@ -15,7 +15,7 @@ from aleator.data.attributes import Attribute
 from aleator.data.interactions import Interactions
 from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary, kind_of, of_one_type
-from aleator.errors import require, unknown_name
+from aleator.errors import require, require_seed, unknown_name
 
 By = Literal["random", "user_time", "global_time", "last", "balanced"]
 ValidBy = Literal["random", "user_time", "global_time", "last", "balanced", "each"]
@@ -102,6 +102,7 @@ class Split:
         if len(self.valid):
             return self
         require(0 < valid < 1, f"valid is {valid}", "give a share between 0 and 1")
+        require_seed(seed)
         held = _hold_out(self.train, valid, self.valid_by, np.random.default_rng(seed))
         enough = bool(held.any())
         require(enough, "no validation pair could be carved from train", "give more data or a validation part")
@@ -121,6 +122,7 @@ def split(data: Interactions, *, valid: float, test: float, by: By, seed: int) -
         f"valid is {valid} and test is {test}",
         "give shares of at least 0 that sum to less than 1, with a test share above 0",
     )
+    require_seed(seed)
     rng = np.random.default_rng(seed)
     held = _hold_out(data, test, by, rng)
     require(bool(held.any()), "the split leaves no test pair", "give users with more pairs or a larger test share")

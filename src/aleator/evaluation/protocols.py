@@ -29,6 +29,7 @@ from aleator.ranking.top import best, blocks
 from aleator.recipe import Empty, RecipeName, recipe_of
 
 PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
+_LONGEST = 1_000_000  # items of a list
 
 
 class Scorer(Protocol):
@@ -138,6 +139,7 @@ def _check(model: Any, split: Any, tail: Any, k: Any, empty: Any) -> list[int]:
     cuts = tuple(k) if isinstance(k, Iterable) and not isinstance(k, str) else (k,)
     whole = all(isinstance(cut, int | np.integer) and not isinstance(cut, bool) for cut in cuts)
     require(whole and len(cuts) > 0 and min(cuts) >= 1, f"k is {k!r}", "give whole numbers of at least 1")
+    require(max(cuts) <= _LONGEST, f"k is {k!r}", f"give whole numbers of at most {_LONGEST:,}")
     return sorted({int(cut) for cut in cuts})
 
 

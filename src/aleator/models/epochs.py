@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories
+from aleator.device import require_tables
 from aleator.errors import require
 from aleator.options import Configurable
 from aleator.training.loop import Log, Loop, Loss, trainable
@@ -71,6 +72,7 @@ class Epochs(Configurable):
 
 def normal(*shapes: Sequence[int], seed: int, device: torch.device, spread: float = 0.01) -> list[Tensor]:
     """Random parameters to start from, N(0, spread^2) each."""
+    require_tables(*shapes, device=device)
     generator = torch.Generator().manual_seed(seed)
     drawn = [spread * torch.randn(tuple(shape), generator=generator) for shape in shapes]
     return [table.to(device) for table in drawn]

@@ -17,6 +17,7 @@ from aleator.errors import require
 from aleator.kernels.least_squares import conjugate_gradients
 from aleator.kernels.ragged import history_sum
 from aleator.models.base import Model
+from aleator.models.epochs import normal
 from aleator.models.factors import FactorTable
 from aleator.options import Among, Between, Ranges
 from aleator.training.loop import Loop
@@ -76,12 +77,9 @@ class ExpoMF(Model):
         return True
 
     def learn(self, stop: Stop) -> None:
-        data, draw = self.fitted, torch.Generator().manual_seed(self.seed)
-        users, items = (
-            (0.01 * torch.randn(n, self.dim, generator=draw)).to(self.torch_device)
-            for n in (data.n_users, data.n_items)
-        )
-        self.table = FactorTable(users, items)
+        data = self.fitted
+        shapes = (data.n_users, self.dim), (data.n_items, self.dim)
+        self.table = FactorTable(*normal(*shapes, seed=self.seed, device=self.torch_device))
         self.item_exposure = torch.full((data.n_items,), self.exposure, device=self.torch_device)
         self.go_on(stop)
 

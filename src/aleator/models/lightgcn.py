@@ -45,7 +45,7 @@ class LightGCN(Epochs, Model):
     """
 
     dim: int = 128  # dimensions of the embeddings
-    layers: int = 3  # steps over the graph
+    layers: int = 3  # steps over the graph, at most 64
     loss: Loss = "squares"  # "squares", "bpr" or "softmax"
     draws: int | Literal["auto"] = "auto"  # negatives for each pair ("bpr": 1) or each batch ("softmax": 2048)
     temperature: float = 0.2  # divides the cosines of "softmax"

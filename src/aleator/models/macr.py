@@ -42,7 +42,7 @@ class MACR(Epochs, Model):
     """
 
     backbone: Literal["mf", "lightgcn"] = "mf"  # factors alone, or factors smoothed over the graph
-    layers: int = 2  # steps over the graph, with backbone "lightgcn"
+    layers: int = 2  # steps over the graph, at most 64, with backbone "lightgcn"
     item_weight: float = 1e-2  # weight of the popularity's cross-entropy in the loss
     user_weight: float = 1e-3  # weight of the conformity's cross-entropy in the loss
     reference: float = 15.0  # subtracted from the matching; a higher one recommends less popular items

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Histories, Users
+from aleator.device import require_tables
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
 from aleator.kernels.least_squares import approach, history_terms, least_squares, leave_one_out, weighted_gram
@@ -269,6 +270,8 @@ class ALS:
     def __init__(self, model: MF, start: FactorTable | None = None) -> None:
         self.model, device = model, model.torch_device
         self.by_user, self.by_item = model.rows(), Histories(model.matrix().T.tocsr(), device)
+        rows = self.by_user.n_users, self.by_user.n_items
+        require_tables(*((n, model.dim) for n in rows), device=device)
         draw = torch.Generator().manual_seed(model.seed)
         self.items = 0.01 * torch.rand((self.by_user.n_items, model.dim), generator=draw).to(device)
         self.items[self.by_item.size == 0] = 0  # their least squares solution

@@ -100,6 +100,7 @@ def history_items(of: Recommender, users: Users, items: Tensor, n: int) -> dict[
     that adds nothing, or less, is no reason.
     """
     found: dict[str, list[Tensor]] = {}
+    n = min(n, of.fitted.n_items)
     for _, some, own in parts_of(users, items.clamp_min(0)):
         for name, values in of.contributions(some, own).parts.items():
             place = strongest(values.masked_fill(values <= 0, torch.nan), some, n)

@@ -32,7 +32,7 @@ def explained_columns(of: Recommender, users: Who, items: Any, n: int | None) ->
     found: dict[str, list[Array]] = {}
     for first, some, own in parts_of(whole, shown):
         made = of.contributions(some, own)
-        rows = _rows(of, some, own, made, len(some.item) if n is None else n)
+        rows = _rows(of, some, own, made, len(some.item) if n is None else min(n, len(some.item)))
         rows["user"] += first
         for name, values in rows.items():
             found.setdefault(name, []).append((values.double() if values.is_floating_point() else values).cpu().numpy())
