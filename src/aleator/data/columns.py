@@ -128,7 +128,8 @@ def typed(values: Any, role: str, name: Any, where: str, reading: Reading) -> Ar
     column = flat(values)
     if role in IDS or column.dtype.kind not in "OUT":
         return column
-    read, wanted, option = partial(_as_written, reading=reading), "numbers", "decimal"
+    read: Read = partial(_as_written, reading=reading)
+    wanted, option = "numbers", "decimal"
     if role == "time":
         read, wanted, option = partial(_as_times, reading=reading), "numbers or ISO dates", "dates"
         if reading.dates:
