@@ -807,7 +807,8 @@ def catalogue_ways() -> dict[str, Way]:
 def _archive_seed() -> list[bytes]:
     file = io.BytesIO()
     pairs = {"train_user": [0, 0, 1, 2], "train_item": [1, 2, 2, 0], "test_user": [0, 1], "test_item": [3, 1]}
-    np.savez(file, **{name: np.array(column) for name, column in pairs.items()})
+    arrays: dict[str, Any] = {name: np.array(column) for name, column in pairs.items()}
+    np.savez(file, **arrays)
     return [file.getvalue()]
 
 
