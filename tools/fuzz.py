@@ -54,6 +54,7 @@ BATCH = 4000  # cases of a process
 ROOM = 4 << 30  # bytes of address space that a process may take beside what it has at first
 SLACK = 64 << 20  # bytes that a case may take beside the limit: code that is loaded for the first time
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # no case waits for a disk there
+WRITABLE = (tempfile.gettempdir(), "/dev/", "/proc/")  # beginnings of paths that a case may write to
 CODE = (
     "pickle.find_class",
     "os.system",
@@ -141,7 +142,7 @@ class Judge:
             path, mode, flags = args
             writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (isinstance(flags, int) and flags & 3)
             name = os.fsdecode(path) if isinstance(path, (str, bytes)) else ""
-            if writes and name and not name.startswith((tempfile.gettempdir(), "/dev/", "/proc/")):
+            if writes and name and not name.startswith(WRITABLE):
                 self.ran.append(f"wrote {name}")
         elif event in CODE:
             made, asked_by = getattr(args[0], "co_filename", "") if args else "", sys._getframe(1).f_code.co_filename

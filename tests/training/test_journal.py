@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from aleator.batches import Histories, Users
@@ -153,6 +154,54 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(
     with kept_in(tmp_path, ABOUT):
         assert same(expected, train())
     assert capsys.readouterr().err.count("is damaged, and is not used") == 1
+
+
+Harm = Callable[[dict[str, Any], dict[str, Tensor]], None]
+HARMS: dict[str, Harm] = {
+    "a tensor is gone": lambda facts, tensors: tensors.__delitem__("p.0"),
+    "a tensor has another shape": lambda facts, tensors: tensors.update({"p.0": torch.zeros(3)}),
+    "no state of a generator": lambda facts, tensors: tensors.update(draws=torch.zeros(4)),
+    "an epoch that is a text": lambda facts, tensors: facts.update(epoch="3"),
+    "an epoch below 1": lambda facts, tensors: facts.update(epoch=-3),
+    "a best that is short": lambda facts, tensors: facts.update(best=[1]),
+    "rows that are texts": lambda facts, tensors: facts.update(rows=["x"]),
+    "no rows": lambda facts, tensors: facts.__delitem__("rows"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS.keys())
+def test_a_state_of_something_else_is_refused(harm: Harm, tmp_path: Path, kill_at: Callable[[int], None]) -> None:
+    """Its checksum is right: somebody wrote it, or another version."""
+    kill_at(5)
+    with pytest.raises(Kill), kept_in(tmp_path, ABOUT):
+        train()
+    for path in sorted(tmp_path.glob("*state*")):
+        content = whole.read(path)
+        assert content is not None
+        harm(content[0]["facts"], content[1])
+        path.unlink()
+        whole.write(tmp_path, path.name.rpartition("-")[0], *content)
+    with pytest.raises(AleatorError, match=r"not one of this fit .*resume=False"), kept_in(tmp_path, ABOUT):
+        train()
+    with kept_in(tmp_path, ABOUT, resume=False):
+        assert same(train(), train())
+
+
+def test_files_that_no_fit_wrote_are_not_used(tmp_path: Path) -> None:
+    """Tensors that claim more memory than the file has, and facts that are none."""
+    ones = {"x": torch.ones(2, 2)}
+    for told in (
+        '{"facts": {}, "strides": {"x": [1099511627776, 1]}}',
+        '{"facts": 3, "strides": {}}',
+        "[]",
+        "[" * 50_000,
+    ):
+        path = tmp_path / "0001-state-000001-x.safetensors"
+        save_file(ones, path, {"told": told})
+        named = tmp_path / f"0001-state-000001-{whole._checksum(path)}.safetensors"
+        assert whole.read(path.replace(named)) is None
+    save_file(ones, path)
+    assert whole.read(path.replace(tmp_path / f"0001-{whole._checksum(path)}.safetensors")) is None
 
 
 def test_a_full_disk_does_not_end_the_fit(

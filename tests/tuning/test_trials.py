@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -242,3 +244,40 @@ def test_no_trial_begins_after_the_timeout(split: al.Split, pretend: Any, monkey
     seen = pretend(lambda options: found(0.1))
     tune(split, uncertainty=False, timeout=35, trials=50)
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE trials SET state = 'x'",
+        "UPDATE trials SET datetime_start = '{}'",
+        "UPDATE study_directions SET direction = '1.0e+308'",
+        "DELETE FROM trial_values",
+        "UPDATE trial_user_attributes SET value_json = '['",
+        "UPDATE trial_params SET distribution_json = 'null'",
+        "UPDATE study_user_attributes SET value_json = '\"x\"'",
+    ],
+)
+def test_a_damaged_study_is_refused_in_a_sentence(
+    change: str, split: al.Split, tmp_path: Path, pretend: Callable[[Fake], list[dict[str, Any]]]
+) -> None:
+    pretend(lambda options: found(0.1))
+    path = tmp_path / "study.db"
+    tune(split, trials=2, study=path)
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(change)
+    with pytest.raises(al.AleatorError, match=r"study.*; give another file|other settings|trial came"):
+        tune(split, trials=3, study=path)
+
+
+def test_a_damaged_file_is_no_study(tmp_path: Path) -> None:
+    path = tmp_path / "study.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE studies (x)")
+        file.execute("CREATE TABLE other (name_of_a_column)")
+        file.commit()
+    path.write_bytes(
+        path.read_bytes().replace(b"name_of_a_column", b"\xff" * 16).replace(b"studies (x)", b"\xffudies (x)")
+    )
+    with pytest.raises(al.AleatorError, match="study"), silent():
+        open_study(path, {}, 0.5)

@@ -44,7 +44,7 @@ def is_export(folder: Path) -> bool:
     try:
         kept = json.loads((folder / _FILE).read_text())
         return "export" in kept and {file.name for file in folder.iterdir()} <= set(kept["files"])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return False
 
 
@@ -61,10 +61,14 @@ def check_export(folder: Path_, model: Recommender) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((Path(folder) / _FILE).read_text())
         written, made_from = manifest["export"], manifest["fingerprint"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise AleatorError(f"'{folder}' is not an export", "give a folder that aleator export wrote") from None
-    require(written == FORMAT, f"'{folder}' has format {written}", f"this version of aleator reads format {FORMAT}")
+    require(
+        written == FORMAT, f"'{folder}' has format {written!s:.60}", f"this version of aleator reads format {FORMAT}"
+    )
     own = model.fingerprint
-    told = f"'{folder}' was made from another model: its fingerprint is {made_from}, and that of this model is {own}"
+    told = (
+        f"'{folder}' was made from another model: its fingerprint is {made_from!s:.60}, and that of this one is {own}"
+    )
     require(made_from == own, told, "export this model again, or load the model that it was made from")
     return manifest
