@@ -3,7 +3,7 @@
     python tools/licences.py
 
 It goes from the dependencies and extras of pyproject.toml to what those need, as far as it is installed here, and reads
-what each package says of itself. It needs no network. Tools of developers (the extras dev, docs and checks) are not
+what each package says of itself. It needs no network. Tools of developers (the extras dev, docs, checks and fuzz) are not
 checked, since nobody who installs the library gets them.
 """
 
@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-OF_DEVELOPERS = ("dev", "docs", "checks")
+OF_DEVELOPERS = ("dev", "docs", "checks", "fuzz")
 ALLOWED = {  # SPDX names: permissive ones, and MPL-2.0, which binds only who changes the package's own files
     *("0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0"),
     *("HPND", "ISC", "MIT", "MIT-0", "MIT-CMU", "MPL-2.0", "PSF-2.0", "Python-2.0", "Unlicense", "Zlib"),
