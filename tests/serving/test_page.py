@@ -191,7 +191,7 @@ def test_a_late_answer_does_not_replace_a_newer_one(page: Page, served: Served) 
         const ask = window.fetch;
         window.fetch = async (path, asked) => {
           const answer = await ask(path, { ...asked, signal: undefined });
-          if (asked.body?.includes('"lam":0.3}')) await new Promise((free) => { window.free = free; });
+          if (asked.body && JSON.parse(asked.body).lam === 0.3) await new Promise((free) => { window.free = free; });
           return answer;
         };
     """)

@@ -91,9 +91,11 @@ async function takeUp(lists) {
   const changed = model.fingerprint !== before;
   if (model.has_uncertainty) state.lam ??= firstLam();
   else state.lam = null;
+  if (changed) {
+    banner(null);
+    notice("The service has taken up another model. The page now shows that one.");
+  }
   if (changed || lists) await choose(state.who);
-  if (changed) banner(null);
-  if (changed) notice("The service has taken up another model. The page now shows that one.");
 }
 
 /** Do something that asks the service. What goes wrong is shown. */
