@@ -91,9 +91,11 @@ async function takeUp(lists) {
   const changed = model.fingerprint !== before;
   if (model.has_uncertainty) state.lam ??= firstLam();
   else state.lam = null;
+  if (changed) {
+    banner(null);
+    notice("The service has taken up another model. The page now shows that one.");
+  }
   if (changed || lists) await choose(state.who);
-  if (changed) banner(null);
-  if (changed) notice("The service has taken up another model. The page now shows that one.");
 }
 
 /** Do something that asks the service. What goes wrong is shown. */
@@ -192,26 +194,29 @@ async function choose(who) {
 
 /** What does not depend on lam: the history, the list by expectation, the catalogue. */
 async function askWho(who, signal) {
-  const about = who.history === undefined ? ask(`users/${encodeURIComponent(who.user)}`, { signal }) : titled(who.history, signal);
+  const about = who.history === undefined ? ask(`users/${encodeURIComponent(who.user)}`, { signal }) : titled(who, signal);
   const limit = Math.min(POINTS, model.limits.points);
   const [found, list, map] = await Promise.all([
     about,
     recommend(who, Math.max(DEEP, state.k), 1, signal),
     ask("map", { body: { ...who, limit }, signal }).then(checked),
   ]);
-  return [found, list, map.points.filter((point) => Number.isFinite(point.expectation))];
+  for (const item of found.history) titles.set(item.item_id, item.title);
+  found.unknown = list.unknown_items;
+  return [found, list.items, map.points.filter((point) => Number.isFinite(point.expectation))];
 }
 
-async function recommend(who, k, lam, signal) {
+/** The list of somebody. `more` has options of the request. */
+async function recommend(who, k, lam, signal, more = {}) {
   const whose = who.history === undefined ? { users: [who.user] } : { histories: { you: who.history } };
-  const body = { ...whose, k: Math.min(k, model.limits.k, model.n_items), ...(model.has_uncertainty ? { lam } : {}) };
-  const answer = checked(await ask("recommend", { body, signal }));
-  const [list] = answer.lists;
+  const at = model.has_uncertainty ? { lam } : {};
+  const body = { ...whose, ...at, ...more, k: Math.min(k, model.limits.k, model.n_items) };
+  const { lists: [list] } = checked(await ask("recommend", { body, signal }));
   for (const item of list.items) {
     titles.set(item.item_id, item.title);
     if (!model.has_uncertainty) item.expectation = item.score; // of a bare model they are one
   }
-  return list.items;
+  return list;
 }
 
 /** An answer, which must be of the model that the page shows. */
@@ -223,13 +228,15 @@ function checked(answer) {
 }
 
 /** A typed history as the service would tell that of a user. */
-async function titled(ids, signal) {
-  const unknown = ids.filter((id) => !titles.has(id));
-  await Promise.all(unknown.map(async (id) => {
-    const { items } = await ask(`items?query=${encodeURIComponent(id)}&limit=${OPTIONS}`, { signal });
-    titles.set(id, items.find((item) => item.item_id === id)?.title ?? null);
-  }));
-  return { n_items: ids.length, history: ids.map((id) => ({ item_id: id, title: titles.get(id) })), test: null };
+async function titled(who, signal) {
+  const missing = who.history.filter((id) => !titles.has(id));
+  if (missing.length) {
+    // a list of these items alone has their titles
+    await recommend(who, missing.length, 1, signal, { allow: missing, filter_seen: false }).catch((error) => {
+      if (error.status !== 404) throw error; // an item that the model does not know: it is left out and counted
+    });
+  }
+  return { n_items: who.history.length, history: who.history.map((id) => ({ item_id: id, title: titles.get(id) })), test: null };
 }
 
 /** Nobody yet: some popular items to begin a history with. */
@@ -263,6 +270,7 @@ function showHistory() {
   const long = history.length > SHOWN + SHOWN / 2;
   const some = whole || !long ? history : history.slice(0, SHOWN);
   const words = [typed ? `${plural(n, "item")} in this history.` : `This person took ${plural(n, "item")}.`];
+  if (person.unknown) words.push(`This model does not know ${person.unknown} of them.`);
   if (test) words.push(`Later, in the test part, ${plural(test.length, "more", "more")}.`);
   const chips = some.map((item) => {
     const name = nameOf(item);
@@ -293,7 +301,7 @@ async function showLists() {
     const { who, k, lam } = state;
     const answer = await newestBlend((signal) => recommend(who, k, lam, signal));
     if (answer === undefined) return;
-    blended = answer;
+    blended = answer.items;
   } else blended = [];
   const first = expected.slice(0, state.k);
   const most = (name) => Math.max(...[...first, ...blended, ...points].map((item) => item[name] ?? 0), 0);
