@@ -124,6 +124,9 @@ def test_a_bare_model_has_lists_without_an_uncertainty(tmp_path: Path) -> None:
         ("map", {"user": 1, "limit": 2}),
     ]
     listed, refused, scored, explained, mapped = together(made, paths)[0]
+    al.Popularity().fit(data).save(tmp_path / "popular")
+    popular = Served.load(tmp_path / "popular", SETTINGS)
+    assert together(popular, [("similar", {"items": [5], "k": 1})])[0][0].reason == "refused"
     (item,) = listed.json["lists"][0]["items"]
     assert (item["item_id"], item["uncertainty"], item["expectation"], item["confidence"]) == (7, None, None, None)
     assert "title" not in item

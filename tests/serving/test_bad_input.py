@@ -18,7 +18,7 @@ from tests.serving.asking import JSON, Got, ask
 from tests.serving.conftest import SETTINGS
 
 USER = "user/3 <b>"
-SMALL = replace(SETTINGS, k=50, batch=3, history=10, points=30, body_bytes=2000)
+SMALL = replace(SETTINGS, explained=5, k=50, batch=3, history=10, points=30, body_bytes=2000)
 
 
 def get(served: Served, *asked: Any, settings: Settings = SMALL, **more: Any) -> Got:
@@ -69,6 +69,8 @@ def get(served: Served, *asked: Any, settings: Settings = SMALL, **more: Any) ->
         ("similar", {"items": ["?"]}, 404, "unknown_item"),
         ("explain", {"user": USER, "history": [], "items": ["item 1 ☃"]}, 422, "invalid"),
         ("explain", {"history": [], "items": ["item 1 ☃"]}, 422, "unknown_history"),
+        ("recommend", {"histories": {"x": ["item 1 ☃"] * 6}, "explain": 1}, 422, "over_limit"),
+        ("explain", {"history": ["item 1 ☃"] * 6, "items": ["item 1 ☃"]}, 422, "over_limit"),
         ("map", {"user": USER, "limit": 31}, 422, "over_limit"),
         ("map", {"user": "nobody"}, 404, "unknown_user"),
     ],

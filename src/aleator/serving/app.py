@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
+from aleator.errors import AleatorError
 from aleator.serving import guard, schemas
 from aleator.serving.counters import CONTENT_TYPE, Counters
 from aleator.serving.errors import Refused
@@ -99,6 +100,7 @@ def create_app(service: Service) -> guard.Guard:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(AleatorError, _by_library)
     app.add_exception_handler(Exception, _bug)
     _add_state(app, service)
     _add_answers(app, service)
@@ -210,6 +212,12 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = {name.decode(): value.decode() for name, value in guard.extra_headers(error)}
     return _json(error.body(), error.status, headers)
+
+
+async def _by_library(request: Request, error: Exception) -> Response:
+    """What the library refuses, such as similar items of a model that does not personalise."""
+    assert isinstance(error, AleatorError)
+    return await _refused(request, Refused.by(error))
 
 
 async def _bug(request: Request, error: Exception) -> Response:

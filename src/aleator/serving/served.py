@@ -243,7 +243,10 @@ class Served:
         for given in (body.allow, body.deny):
             if given is not None:
                 self._items(given, "history")
-        return Ask(body, self.who(body), self._k(body.k, 20))
+        who = self.who(body)
+        if body.explain is not None and body.histories is not None:
+            self._limit(max(map(len, body.histories.values())), "explained", "items in a history to explain")
+        return Ask(body, who, self._k(body.k, 20))
 
     def _lists(self, asks: Sequence[Ask]) -> list[Answer | Refused]:
         """The lists of checked requests."""
@@ -308,10 +311,7 @@ class Served:
     def similar(self, body: schemas.Similar) -> Answer:
         """The items that are similar to each of some items."""
         model, items, k = self.at(body.lam), self._items(body.items), self._k(body.k, 10)
-        try:
-            found = similar_columns(model, self._moments_at(body.lam), torch.unique(items), k)
-        except AleatorError as error:
-            raise Refused.by(error) from None
+        found = similar_columns(model, self._moments_at(body.lam), torch.unique(items), k)
         near = self.data.items.encode(found["similar_item"])
         rows = self._rows(near, {"rank": found["rank"], "similarity": found["similarity"]})
         of = self.data.items.encode(found["item_id"])
@@ -332,6 +332,8 @@ class Served:
     def explain(self, body: schemas.Explain) -> Answer:
         """What the history of a user adds to the scores of items."""
         model, who, items = self.at(body.lam), self.one(body), self._items(body.items)
+        if body.history is not None:
+            self._limit(len(body.history), "explained", "items in a history to explain")
         found = explained_columns(model, who.users, self.data.items.decode(torch.unique(items)), body.n)
         of, cause = (self.data.items.encode(found[name]) for name in ("item_id", "history_item"))
         names = ("adds_to_expectation", "adds_to_uncertainty", "adds_to_score", "share")

@@ -15,6 +15,7 @@ class Settings:
     k: int = 500  # items of a list
     batch: int = 256  # users, or items to score or to explain, of a request
     history: int = 5000  # items of the history of a newcomer
+    explained: int = 1000  # the same, where it is explained: for some models that takes its square
     points: int = 2000  # items of a map
     body_bytes: int = 1 << 20  # of a request
     head_bytes: int = 1 << 15  # of the first line and the headers of a request
