@@ -42,6 +42,7 @@ from aleator.recommender import Recommender
 from aleator.serving import serving
 
 Body = dict[str, Any]
+_REST = 2.0  # seconds without a request after which a client opens a new connection: the service closes it after 5
 _CLOSE = (
     2e-4  # of scores and of what stands beside them, relative to their size: batches of other shapes round otherwise
 )
@@ -482,10 +483,13 @@ class Soak:
             with self.lock:
                 self.counted.statuses[status] += 1
                 self.milliseconds.append(1000 * (time.monotonic() - start))
+            answered = time.monotonic()
             if status == 200:
                 self.compare(path, body, json.loads(text), rng)
             elif status != 429:
                 self.fails(f"{status} {text[:200]!r}", start)
+            if time.monotonic() - answered > _REST:
+                connection.close()
 
     def compare(self, path: str, body: Body, answer: Any, rng: random.Random) -> None:
         model = self.models.get(answer["fingerprint"])
@@ -567,14 +571,17 @@ class Soak:
             file.write_bytes(whole[: len(whole) // 2])
 
     def megabytes(self) -> float:
-        """Memory of all processes of the service: private pages, and a share of those that are shared."""
+        """Memory of all processes of the service, what they share counted once, without mapped files.
+
+        Pages of files, such as PyTorch's code, count for less while other programs of the machine use them too.
+        """
         total = 0.0
         for pid in [self.pid, *self.workers()]:
             try:
                 text = Path(f"/proc/{pid}/smaps_rollup").read_text()
             except (OSError, ProcessLookupError):
                 continue
-            total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) / 1024
+            total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss_Anon:")) / 1024
         return total
 
 
@@ -615,7 +622,8 @@ def soak(minutes: float, model: Path | None, workers: int, seed: int) -> int:
             f"milliseconds: p50 {np.percentile(run.milliseconds, 50):.1f}, p99 {np.percentile(run.milliseconds, 99):.1f}"
         )
         tenth = max(len(memory) // 10, 1)
-        print(f"memory (Pss, MB): first tenth {np.mean(memory[:tenth]):.0f}, last tenth {np.mean(memory[-tenth:]):.0f}")
+        first, last = np.median(memory[:tenth]), np.median(memory[-tenth:])
+        print(f"memory (Pss_Anon, MB): first tenth {first:.0f}, last tenth {last:.0f}, highest {max(memory):.0f}")
         return int(bool(run.late or run.counted.wrong))
 
 
