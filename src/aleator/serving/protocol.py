@@ -17,6 +17,8 @@ from aleator.serving.errors import Refused
 from aleator.serving.guard import HEADERS, extra_headers
 from aleator.serving.settings import Settings
 
+_AHEAD = 16  # requests that a client may send on one connection before it reads their answers
+
 
 def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
     """The protocol of a service, as `uvicorn.Config(http=)` takes it."""
@@ -57,6 +59,8 @@ def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
+            if len(self.pipeline) >= _AHEAD:  # else 50 bytes of a request become kilobytes here, without an end
+                raise ValueError("requests are sent without reading answers")  # the parser stops at an exception
             self._in_head, self._head = False, 0
             self._stop_waiting()  # the guard awaits the body
             super().on_headers_complete()
@@ -66,7 +70,9 @@ def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
             super().on_message_complete()
 
         def send_400_response(self, msg: str) -> None:
-            self._end(Refused("bad_request", "This is no valid HTTP request", "See RFC 9112"))
+            self._end(
+                Refused("bad_request", "This is no valid HTTP, or too much of it at once", "Read answers as they come")
+            )
 
         def pause_writing(self) -> None:
             """The client reads more slowly than answers come."""
