@@ -7,6 +7,9 @@ read an answer. Here each has a limit, and so has the number of connections.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 from typing import Any
 
 from pydantic_core import to_json
@@ -93,13 +96,11 @@ def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
             if left < before:
                 self._look(left)
             else:
-                counters.event("too_slow")
-                self.transport.abort()
+                self._cut()
 
         def timeout_keep_alive_handler(self) -> None:
             if self.transport.get_write_buffer_size():  # nobody reads the last answer
-                counters.event("too_slow")
-                self.transport.abort()
+                self._cut()
             else:
                 super().timeout_keep_alive_handler()
 
@@ -113,12 +114,20 @@ def patient(settings: Settings, counters: Counters) -> type[asyncio.Protocol]:
                 self._deadline = None
 
         def _too_slow(self) -> None:
-            counters.event("too_slow")
             if self.transport.get_write_buffer_size():
-                self.transport.abort()
+                self._cut()
             else:
+                counters.event("too_slow")
                 told = f"No request arrived within {settings.patience:g} seconds"
                 self._end(Refused("too_slow", told, "Send it at once"))
+
+        def _cut(self) -> None:
+            """Close without waiting for the client, and drop what it has not read, in the system's buffers too."""
+            counters.event("too_slow")
+            number = os.dup(self.transport.get_extra_info("socket").fileno())
+            with socket.socket(fileno=number) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
 
         def _end(self, refused: Refused) -> None:
             """Answer with an error and close."""
