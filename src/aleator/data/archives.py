@@ -6,7 +6,7 @@ import math
 import os
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from aleator.data.arrays import require_texts
 from aleator.data.columns import ALIASES, Columns, Names, by_role, typed, unused_note
 from aleator.data.limits import Limit
 from aleator.data.reading import Reading
-from aleator.errors import parsing, require
+from aleator.errors import AleatorError, parsing, require
 
 PARTS = ("train", "valid", "test")
 
@@ -41,7 +41,12 @@ def read_archive(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
     shared = [role for role in ALIASES if all(role in parts[name] for name in names)]
     columns: Columns = {}
     for role in shared:
-        columns[role] = np.concatenate([typed(parts[name][role], role, role, f"'{path}'", reading) for name in names])
+        read = [typed(parts[name][role], role, role, f"'{path}'", reading) for name in names]
+        try:
+            columns[role] = np.concatenate(read)
+        except TypeError:  # numpy has no type for both
+            kinds = " and ".join(sorted({str(column.dtype) for column in read}))
+            raise AleatorError(f"the parts of '{path}' hold {role} as {kinds}", "write it alike in all parts") from None
     notes = [f"parts put together: {', '.join(names)}"] if len(names) > 1 else []
     notes += unused_note(arrays, [f"{name}_{role}" for name in names for role in shared])
     return columns, notes
@@ -76,11 +81,17 @@ def check_archive(limit: Limit) -> int:
         return total
 
 
-def _check_header(file: IO[bytes], part: zipfile.ZipInfo, path: Path) -> int:
-    """The number of values of an array. They must be there."""
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and the type that an array of numpy claims to have."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
+    return shape, dtype
+
+
+def _check_header(file: IO[bytes], part: zipfile.ZipInfo, path: Path) -> int:
+    """The number of values of an array. They must be there."""
+    shape, dtype = read_header(file)
     require(not dtype.hasobject, f"'{path}' holds Python objects, which are not read", "write texts or numbers")
     n = math.prod(shape)
     whole = n * dtype.itemsize + file.tell() == part.file_size and (dtype.itemsize > 0 or n == 0)

@@ -48,8 +48,11 @@ class Attribute:
         )
         kept = sorted({row for row in rows if row[0] >= 0})
         found = [value for _, value in kept]
-        typed = np.array(found, TEXTS if kinds == {"texts"} else None)
-        typed = typed.astype(np.float64) if typed.dtype == object else typed  # integers of more than 64 bits
+        try:
+            typed = np.array(found, TEXTS if kinds == {"texts"} else None)
+            typed = typed.astype(np.float64) if typed.dtype == object else typed  # integers of more than 64 bits
+        except OverflowError:
+            raise AleatorError(f"attribute '{name}' holds a number above 1e308", "check the column") from None
         return cls(np.array([place for place, _ in kept], np.int32), typed)
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from safetensors import safe_open
 
-from aleator.data.archives import check_archive
+from aleator.data.archives import check_archive, read_header
 from aleator.data.arrays import Array, require_texts
 from aleator.data.files import format_of, require_file
 from aleator.data.limits import Limit
@@ -61,9 +61,10 @@ def read_similarities(path: Path) -> sp.csr_matrix:
             f"'{path}' claims a matrix of [{rows}, {columns}] in {room:,} bytes",
             "write it again with scipy.sparse.save_npz",
         )
-        matrix = sp.csr_matrix(sp.load_npz(path))
-        matrix.check_format(full_check=True)
-        return matrix
+        found = sp.load_npz(path)
+        if hasattr(found, "check_format"):  # before scipy follows its indices into other memory
+            found.check_format(full_check=True)
+        return sp.csr_matrix(found)
 
 
 def read_scores(path: Path) -> Any:
@@ -95,10 +96,10 @@ def read_ids(path: Path) -> Array:
 
 
 def _whole(texts: list[Any]) -> list[Any]:
-    """Texts as integers if that changes none of them, as `al.read` does."""
+    """Texts as integers of 64 bits if that changes none of them, as `al.read` does."""
     try:
-        made = [int(text) for text in texts]
-    except (TypeError, ValueError):
+        made = np.array([int(text) for text in texts], np.int64).tolist()
+    except (TypeError, ValueError, OverflowError):
         return texts
     return made if [str(number) for number in made] == texts else texts
 
@@ -107,10 +108,12 @@ def read_array(path: Path, ndim: int = 2) -> Array:
     """An array of numpy. It is mapped, so that a file which is shorter than it claims is refused before it is read."""
     with parsing(path, "an array of numpy"):
         with open(path, "rb") as file:  # np.load would offer to unpickle what is something else
-            np.lib.format.read_magic(file)
+            shape, dtype = read_header(file)
+        there = min(shape, default=1) >= 0 and dtype.itemsize > 0  # numpy divides by it
+        require(there, f"'{path}' claims the shape {shape} of {dtype}", "write it with numpy.save")
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     require(
-        isinstance(found, np.ndarray) and found.ndim == ndim and found.dtype.itemsize > 0,
+        isinstance(found, np.ndarray) and found.ndim == ndim,
         f"'{path}' holds no array of {ndim} dimensions",
         "write one with numpy.save",
     )
@@ -154,4 +157,4 @@ def _read_parquet(path: Path) -> Named:
     same = bool((read["features"].list.len() == width).fill_null(False).all()) and not read["id"].null_count()
     require(same, f"the rows of '{path}' have no id or not {width} numbers each", "give each row as many")
     flat = read["features"].explode().to_numpy()
-    return flat.reshape(rows, width), read["id"].to_numpy()
+    return flat.reshape(len(read), width), read["id"].to_numpy()
