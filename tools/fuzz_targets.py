@@ -156,7 +156,7 @@ def used(data: Interactions | al.Split) -> None:
     """What every user of interactions asks for first."""
     if isinstance(data, al.Split):
         used(data.train)
-        data = data.test
+        data = data.test if len(data.test) else data.train  # nobody may have liked what the test part holds
     _ = data.csr, data.popularity, data.fingerprint, data.identity, repr(data), data.users.decode(data.user[:5])
     assert len(data) == len(data.item) > 0
     assert 0 <= data.item.min() <= data.item.max() < data.n_items
@@ -392,7 +392,9 @@ def sealed_manifest(folder: Path) -> None:
     """The same where a manifest that was changed has the right checksum."""
     path = folder / "m" / "manifest.json"
     with suppress(ValueError, RecursionError, TypeError, UnicodeError):
-        path.write_text(json.dumps(checkpoint.sealed(json.loads(path.read_bytes()))))
+        manifest = json.loads(path.read_bytes())
+        if isinstance(manifest, dict):
+            path.write_text(json.dumps(checkpoint.sealed(manifest)))
     loaded(folder)
 
 

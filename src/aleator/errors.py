@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+_LONGEST = 3000  # bytes of a message
+
 
 class AleatorError(Exception):
     """A mistake in the input or in an option.
@@ -26,8 +28,10 @@ class AleatorError(Exception):
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = problem
         self.remedy = remedy
-        told = f"{problem}; {remedy}."
-        super().__init__(told.encode(errors="backslashreplace").decode())  # a lone surrogate cannot be printed
+        told = f"{problem}; {remedy}.".encode(errors="backslashreplace")  # a lone surrogate cannot be printed
+        if len(told) > _LONGEST:  # a file may hold a name of any length
+            told = told[: _LONGEST // 2] + b" ... " + told[-_LONGEST // 2 :]
+        super().__init__(told.decode(errors="ignore"))
 
 
 def require(holds: bool, problem: str, remedy: str) -> None:
