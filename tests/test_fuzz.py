@@ -101,7 +101,7 @@ def test_the_tool_sees_what_escapes(fuzz: Any, monkeypatch: pytest.MonkeyPatch, 
         __import__("pickle").loads(b"cos\ngetcwd\n)R.")
 
     def elsewhere(folder: Path) -> None:
-        open(Path(__file__).parent / "never", "a").close()
+        open("/proc/self/comm", "a").close()
 
     def hang(folder: Path) -> None:
         while True:
@@ -119,7 +119,6 @@ def test_the_tool_sees_what_escapes(fuzz: Any, monkeypatch: pytest.MonkeyPatch, 
     }
     monkeypatch.setattr(fuzz, "LONGEST", 0.2)
     told["hang"] = escapes(hang, fuzz, monkeypatch, None)
-    (Path(__file__).parent / "never").unlink()
     starts = {
         "fail": "ZeroDivisionError",
         "run": "RAN exec",
@@ -129,7 +128,6 @@ def test_the_tool_sees_what_escapes(fuzz: Any, monkeypatch: pytest.MonkeyPatch, 
         "fill": "MEMORY",
         "hang": "HUNG",
     }
-    assert {name: found[0].startswith(starts[name]) for name, found in told.items()} == dict.fromkeys(starts, True), (
-        told
-    )
+    seen = {name: any(each.startswith(starts[name]) for each in found) for name, found in told.items()}
+    assert seen == dict.fromkeys(starts, True), told
     assert any("ZeroDivisionError" in file.read_text() for file in (tmp_path / "fake").glob("way-*.txt"))
