@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from aleator.batch import users as module
 from aleator.batch.users import Roll, Table
+from aleator.data import limits
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError
 
@@ -56,6 +57,17 @@ def test_a_folder_is_its_parquet_files_by_name(tmp_path: Path) -> None:
         pl.DataFrame({"user_id": users}).write_parquet(tmp_path / name)
     (tmp_path / "_SUCCESS").write_text("{}")
     assert rows_of(tmp_path) == [[("a",), ("10",)], [("b",)]]
+
+
+def test_a_row_group_has_a_limit_and_the_file_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FREE", 100_000)
+    monkeypatch.setattr(limits, "TIMES", 0)
+    frame = pl.DataFrame({"user": np.arange(5000), "same": np.zeros(5000)})
+    frame.write_parquet(tmp_path / "groups.parquet", row_group_size=500)
+    assert sum(map(len, Table.of(tmp_path / "groups.parquet", None, NUMBERS).parts(1000))) == 5000
+    frame.write_parquet(tmp_path / "whole.parquet")
+    with pytest.raises(AleatorError, match="the limit is 100,000"):
+        list(Table.of(tmp_path / "whole.parquet", None, NUMBERS).parts(1000))
 
 
 def test_ids_of_a_text_file_become_what_the_model_has(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from aleator.data.columns import ALIASES
 from aleator.data.files import format_of, require_file
 from aleator.data.frames import opened
+from aleator.data.limits import Limit
+from aleator.data.parquet_size import check_parquet
 from aleator.data.text import open_bytes, reading_file, separator_of
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, need, require, unreadable
@@ -176,6 +178,7 @@ def _read_parquet(path: Path) -> Iterator[pl.DataFrame]:
     with reading_file(path, "parquet"):
         import polars as pl
 
+        check_parquet(Limit.of(path), in_groups=True)
         table = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         rows = table.select(pl.len()).collect().item()
         for first in range(0, rows, ROWS):

@@ -25,17 +25,20 @@ NAME, N_VALUES, PACKED, DATA_AT, DICTIONARY_AT = 3, 5, 7, 9, 11  # of what is to
 SIZE, PACKED_SIZE, PAGES = 2, 3, (5, 7, 8)  # of a page's header; three kinds of pages say how many values they have
 
 
-def check_parquet(limit: Limit, names: Collection[str] | None = None) -> None:
-    """Refuse a file whose columns of these names, or all columns, are larger than the limit."""
+def check_parquet(limit: Limit, names: Collection[str] | None = None, *, in_groups: bool = False) -> None:
+    """Refuse a file whose columns of these names, or all columns, are larger than the limit.
+
+    With `in_groups` the limit holds for each row group alone, for who reads one after the other.
+    """
     with (
         parsing(limit.path, "parquet"),
         limit.path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
-        _check(content, limit, names)
+        _check(content, limit, names, in_groups)
 
 
-def _check(content: mmap.mmap, limit: Limit, names: Collection[str] | None) -> None:
+def _check(content: mmap.mmap, limit: Limit, names: Collection[str] | None, in_groups: bool) -> None:
     end = len(content) - 8
     if content[-4:] != MAGIC or content[:4] != MAGIC:
         raise ValueError("it does not begin and end as parquet does")
@@ -45,13 +48,15 @@ def _check(content: mmap.mmap, limit: Limit, names: Collection[str] | None) -> N
     footer = Thrift(content, start, end).struct()
     n_bytes = n_values = 0
     for group in footer[ROW_GROUPS]:
+        if in_groups:
+            n_bytes = n_values = 0
         for column in group.get(COLUMNS, []):
             about = column[ABOUT]
             if names is None or about[NAME][0].decode() in names:
                 of_pages, values = _pages(content, about, start)
                 n_bytes, n_values = n_bytes + of_pages, n_values + max(values, about[N_VALUES])
                 limit.check(n_bytes, n_values)
-    limit.check(n_bytes, max(n_values, footer[N_ROWS]))
+    limit.check(n_bytes, n_values if in_groups else max(n_values, footer[N_ROWS]))
 
 
 def _pages(content: mmap.mmap, about: Struct, end: int) -> tuple[int, int]:
@@ -65,11 +70,12 @@ def _pages(content: mmap.mmap, about: Struct, end: int) -> tuple[int, int]:
     while at < last:
         reader = Thrift(content, at, last)
         header = reader.struct()
-        if min(header[SIZE], header[PACKED_SIZE]) < 0:
+        values = [header[kind][1] for kind in PAGES if kind in header]
+        if min(header[SIZE], header[PACKED_SIZE], *values) < 0:
             raise ValueError("a page has a negative size")
         at = reader.at + header[PACKED_SIZE]
         n_bytes += header[SIZE]
-        n_values += max((header[kind][1] for kind in PAGES if kind in header), default=0)
+        n_values += max(values, default=0)
     return n_bytes, n_values
 
 
