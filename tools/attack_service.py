@@ -6,9 +6,10 @@
 fuzz     Random requests, right and wrong ones: bodies that are no JSON, values of wrong types and sizes, unknown ids,
          other methods, paths, headers and content types, bytes that are no HTTP. Each must get an answer below 500. An
          error must be one as the service describes it, and an answer must be that of the library.
-soak     Mixed load while workers are killed, the model is replaced (also by a damaged one), clients send and read slowly
-         or leave, and hostile requests come. Each answer must be that of the library, for the model whose fingerprint it
-         has. It prints how many answers were compared, statuses after each fault, and the memory of all processes.
+soak     Mixed load while workers are killed, the model is replaced (also by a damaged one, and while no file can be
+         written), clients send and read slowly or leave, and hostile requests come. Each answer must be that of the
+         library, for the model whose fingerprint it has. It prints how many answers were compared, what failed after a
+         fault, and the memory of all processes.
 
 Both print what they counted, and end with 1 if anything came through. `--seed` gives other requests.
 """
@@ -19,6 +20,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import string
@@ -28,7 +30,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -570,6 +572,20 @@ class Soak:
             whole = file.read_bytes()
             file.write_bytes(whole[: len(whole) // 2])
 
+    def fill_disk(self, rng: random.Random) -> None:
+        """Let no process of the service write a file, as on a full disk, while the model is replaced."""
+        self.limit_files(0)
+        self.replace(rng)
+
+    def free_disk(self, rng: random.Random) -> None:
+        self.limit_files(resource.RLIM_INFINITY)
+        self.replace(rng)
+
+    def limit_files(self, size: int) -> None:
+        for pid in [self.pid, *self.workers()]:
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
     def megabytes(self) -> float:
         """Memory of all processes of the service, what they share counted once, without mapped files.
 
@@ -633,7 +649,7 @@ def faults(run: Soak, minutes: float, rng: random.Random) -> list[float]:
     while time.monotonic() < end:
         time.sleep(5)
         memory.append(run.megabytes())
-        name = rng.choice(["kill", "replace", "damage", "nothing"])
+        name = rng.choice(["kill", "replace", "damage", "full disk", "nothing"])
         if name == "kill":
             run.fault(name, run.kill_a_worker)
         elif name == "replace":
@@ -642,6 +658,10 @@ def faults(run: Soak, minutes: float, rng: random.Random) -> list[float]:
             run.fault(name, run.damage)
             time.sleep(5)
             run.fault("repair", lambda: run.replace(rng))
+        elif name == "full disk":
+            run.fault(name, lambda: run.fill_disk(rng))
+            time.sleep(5)
+            run.fault("repair", lambda: run.free_disk(rng))
     return memory
 
 

@@ -60,13 +60,13 @@ def test_a_folder_is_its_parquet_files_by_name(tmp_path: Path) -> None:
 
 
 def test_a_row_group_has_a_limit_and_the_file_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "FREE", 100_000)
+    monkeypatch.setattr(limits, "FREE", 200_000)
     monkeypatch.setattr(limits, "TIMES", 0)
     frame = pl.DataFrame({"user": np.arange(5000), "same": np.zeros(5000)})
     frame.write_parquet(tmp_path / "groups.parquet", row_group_size=500)
     assert sum(map(len, Table.of(tmp_path / "groups.parquet", None, NUMBERS).parts(1000))) == 5000
     frame.write_parquet(tmp_path / "whole.parquet")
-    with pytest.raises(AleatorError, match="the limit is 100,000"):
+    with pytest.raises(AleatorError, match="the limit is 200,000"):
         list(Table.of(tmp_path / "whole.parquet", None, NUMBERS).parts(1000))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -19,7 +22,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import aleator as al
-from aleator.serving import Client, serving
+from aleator.serving import Client, logs, serving
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
 LONGEST = 60.0
@@ -83,6 +86,33 @@ def test_a_worker_that_is_killed_is_replaced_and_workers_end_with_their_supervis
         assert named(log, "worker_exit")[0]["code"] == -signal.SIGKILL
         process.kill()
         until(lambda: not alive(second))
+
+
+def test_on_a_full_disk_the_old_model_answers_on_and_the_new_one_is_taken_up_later(
+    folder: Path, model: al.AUR, data: al.Split, attack: Any, tmp_path: Path
+) -> None:
+    place = tmp_path / "m"
+    model.save(place)
+    newer = attack.small_model(data, lam=0.2, seed=1)
+    with started(place, "--quiet") as (address, process, log), Client(address) as client:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        newer.save(place)
+        assert until(lambda: named(log, "model_refused"))[0]["serving"] == model.fingerprint
+        assert client.ask("GET", "/model")["fingerprint"] == model.fingerprint
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        newer.save(place)
+        until(lambda: client.ask("GET", "/model")["fingerprint"] == newer.fingerprint)
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    full = Full()
+    monkeypatch.setattr(sys, "stderr", full)
+    logs.event("started")
+    assert "started" in full.getvalue()
 
 
 def metric(address: str, name: str) -> float:

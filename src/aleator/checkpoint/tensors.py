@@ -74,6 +74,9 @@ def map_tensors(path: Path) -> dict[str, Tensor]:
         if len(names) > _MOST:
             raise ValueError(f"it has {len(names):,} tensors")
         found = {name: file.get_tensor(name) for name in names}
+    foreign = next((name for name, tensor in found.items() if tensor.dtype not in _DTYPES), None)
+    if foreign is not None:
+        raise ValueError(f"{foreign} is of type {found[foreign].dtype}")
     return {name: t.clone() if t.data_ptr() % _ALIGNED else t for name, t in found.items()}
 
 

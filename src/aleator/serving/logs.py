@@ -8,14 +8,16 @@ import os
 import sys
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 
 def event(name: str, level: str = "info", **told: Any) -> None:
-    """Write one event."""
+    """Write one event. A log that cannot be written, as on a full disk, is no reason to stop answering."""
     line = {"time": round(time.time(), 3), "level": level, "event": name, "pid": os.getpid(), **told}
-    sys.stderr.write(json.dumps(line) + "\n")
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.write(json.dumps(line) + "\n")
+        sys.stderr.flush()
 
 
 def bug(error: BaseException, **told: Any) -> None:
