@@ -58,8 +58,8 @@ class Server(uvicorn.Server):
     def _orphaned(self) -> None:
         """The supervisor is gone."""
         asyncio.get_running_loop().remove_reader(self.alive)
-        logs.event("orphaned", "error")
         self.should_exit = True
+        logs.event("orphaned", "error")
 
 
 def work(
