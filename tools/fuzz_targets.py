@@ -37,9 +37,10 @@ from aleator.batch.listed import listed
 from aleator.batch.users import Roll, Table
 from aleator.data.formats import read_titles
 from aleator.data.interactions import Interactions
+from aleator.data.sparse import read_sparse
 from aleator.export.manifest import is_export
 from aleator.models import MODELS
-from aleator.models.graft.files import read_array, read_factors, read_ids, read_scores, read_similarities
+from aleator.models.graft.files import read_array, read_factors, read_ids, read_scores
 from aleator.recommender import Recommender
 from aleator.studies import records
 from aleator.studies.report import report
@@ -916,7 +917,7 @@ def readers() -> dict[str, Callable[[], dict[str, Way]]]:
             for side in ("user", "item")
         },
         "item-item npz": lambda: {
-            "read": Way("m.npz", lambda folder: read_similarities(folder / "m.npz"), similarity_seeds),
+            "read": Way("m.npz", lambda folder: read_sparse(folder / "m.npz"), similarity_seeds),
             "graft": Way("m.npz", lambda folder: grafted(folder / "m.npz"), similarity_seeds),
         },
         "tables of scores": lambda: {

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from aleator.data import catalog, publishers
+from aleator.data import catalog, limits, publishers
 from aleator.data.datasets import CATALOG, File
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
@@ -216,6 +216,18 @@ def test_raw_lightgcn_files_in_a_folder(tmp_path: Path) -> None:
     assert pairs(split.carve(0.5), "valid") == [(0, 1), (1, 0)]  # each user's latest
     assert (split.name, split.counts) == ("gowalla", {"train": 4, "valid": 0, "test": 1})
     assert "train: 4 pairs where the catalogue has 810,128" in split.train.notes
+
+
+def test_a_zip_file_that_would_blow_up_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FREE", 1 << 16)
+    folder = tmp_path / "gowalla"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "files.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("train.txt", "0 1\n" + "\n" * (1 << 20))
+        packed.writestr("test.txt", "0 2\n")
+    with pytest.raises(AleatorError, match="takes .* bytes of memory or more, and the limit is"):
+        catalog.load_dataset("gowalla", tmp_path, download=False)
+    assert not list(folder.glob("train*"))
 
 
 def test_the_given_folder_comes_before_the_variable_and_that_before_the_cache(

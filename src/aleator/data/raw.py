@@ -15,6 +15,8 @@ import scipy.sparse as sp
 
 from aleator.data.arrays import Array
 from aleator.data.formats import read
+from aleator.data.limits import Limit
+from aleator.data.sparse import read_sparse
 from aleator.errors import AleatorError
 
 Columns = dict[str, Any]  # user, item and, where they are known, rating and time, [n] each
@@ -42,8 +44,7 @@ def plain(folder: Path, name: str) -> Path:
     path, member = _found(folder, name)
     if member is not None:
         part = folder / f"{name}.part"
-        with zipfile.ZipFile(path) as packed:
-            part.write_bytes(packed.read(member))
+        part.write_bytes(_unpacked(path, member))
         os.replace(part, folder / name)
     return folder / name
 
@@ -53,8 +54,13 @@ def text(folder: Path, name: str, encoding: str = "latin-1") -> str:
     path, member = _found(folder, name)
     if member is None:
         return path.read_text(encoding)
+    return _unpacked(path, member).decode(encoding)
+
+
+def _unpacked(path: Path, member: str) -> bytes:
     with zipfile.ZipFile(path) as packed:
-        return packed.read(member).decode(encoding)
+        Limit.of(path).check(packed.getinfo(member).file_size)
+        return packed.read(member)
 
 
 def _found(folder: Path, name: str) -> tuple[Path, str | None]:
@@ -97,7 +103,7 @@ def dice(folder: Path) -> Parts:
     """DICE's sparse matrices. The pairs that it drew evenly over items (train_skew) are training pairs too."""
 
     def columns(*names: str) -> Columns:
-        matrices = [sp.coo_matrix(sp.load_npz(plain(folder, name))) for name in names]
+        matrices = [sp.coo_matrix(read_sparse(plain(folder, name))) for name in names]
         user = np.concatenate([matrix.row for matrix in matrices])
         item = np.concatenate([matrix.col for matrix in matrices])
         return {"user": user, "item": item}

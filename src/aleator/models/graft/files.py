@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse as sp
 from safetensors import safe_open
 
-from aleator.data.archives import check_archive, read_header
+from aleator.data.archives import read_header
 from aleator.data.arrays import Array, require_texts
 from aleator.data.files import format_of, require_file
 from aleator.data.limits import Limit
@@ -47,24 +46,6 @@ def read_spark(folder: Path) -> tuple[Named, Named]:
     for name in ("userFactors", "itemFactors"):
         require((folder / name).is_dir(), f"'{folder}' has no folder {name}", "give a folder that ALSModel.save wrote")
     return _read_parquet(folder / "userFactors"), _read_parquet(folder / "itemFactors")
-
-
-def read_similarities(path: Path) -> sp.csr_matrix:
-    """A sparse matrix that scipy.sparse.save_npz wrote."""
-    require_file(path)
-    room = check_archive(Limit.of(path))
-    with parsing(path, "a matrix of scipy.sparse.save_npz"):
-        with np.load(path, allow_pickle=False) as archive:
-            rows, columns = (int(n) for n in archive["shape"])
-        require(
-            0 < max(rows, columns) <= room,
-            f"'{path}' claims a matrix of [{rows}, {columns}] in {room:,} bytes",
-            "write it again with scipy.sparse.save_npz",
-        )
-        found = sp.load_npz(path)
-        if hasattr(found, "check_format"):  # before scipy follows its indices into other memory
-            found.check_format(full_check=True)
-        return sp.csr_matrix(found)
 
 
 def read_scores(path: Path) -> Any:

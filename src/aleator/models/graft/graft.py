@@ -12,11 +12,12 @@ from torch.nn import Module
 
 from aleator.data.arrays import flat
 from aleator.data.frames import opened
+from aleator.data.sparse import read_sparse
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 from aleator.models.graft.base import Grafted, numbers
 from aleator.models.graft.factors import GraftedFactors
-from aleator.models.graft.files import TABLES, read_factors, read_ids, read_scores, read_similarities, read_spark
+from aleator.models.graft.files import TABLES, read_factors, read_ids, read_scores, read_spark
 from aleator.models.graft.from_cornac import from_cornac
 from aleator.models.graft.from_lenskit import from_lenskit
 from aleator.models.graft.from_networks import from_module, from_onnx
@@ -145,7 +146,7 @@ def _read_path(path: Path, given_users: Any) -> tuple[Any, Any, Any]:
         told,
         f"give two files of factors, a .npz matrix or a table ({', '.join(TABLES)})",
     )
-    return (read_similarities if path.suffix == ".npz" else read_scores)(path), None, None
+    return (read_sparse if path.suffix == ".npz" else read_scores)(path), None, None
 
 
 def _named(kind: str, own: Any, given: Any, numbered: bool) -> Any:
