@@ -225,7 +225,7 @@ def test_a_zip_file_that_would_blow_up_is_refused(tmp_path: Path, monkeypatch: p
     with zipfile.ZipFile(folder / "files.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("train.txt", "0 1\n" + "\n" * (1 << 20))
         packed.writestr("test.txt", "0 2\n")
-    with pytest.raises(AleatorError, match="takes .* bytes of memory or more, and the limit is"):
+    with pytest.raises(AleatorError, match=r"takes .* bytes of memory or more, and the limit is"):
         catalog.load_dataset("gowalla", tmp_path, download=False)
     assert not list(folder.glob("train*"))
 
