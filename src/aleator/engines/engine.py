@@ -16,15 +16,7 @@ EngineName = Literal["process", "ray"]
 Ask = Callable[[Any], Any]  # a question of a piece that is running, to whoever takes the results; returns the answer
 P = TypeVar("P")
 R = TypeVar("R")
-P_ = TypeVar("P_", contravariant=True)
-R_ = TypeVar("R_", covariant=True)
-
-
-class Work(Protocol[P_, R_]):
-    """What is done with each piece."""
-
-    def __call__(self, piece: P_, ask: Ask) -> R_:
-        """The result of a piece. It may ask on the way."""
+Work = Callable[[P, Ask], R]  # what is done with each piece; it may ask on the way
 
 
 def silence(question: Any) -> Any:

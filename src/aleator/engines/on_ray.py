@@ -58,7 +58,7 @@ class Ray:
     ) -> Iterator[tuple[P, R]]:
         """Each piece with its result; see `Engine.run`. At most `workers` pieces are running."""
         source, more, running = iter(pieces), True, dict[Any, P]()
-        post = None if answer is silence else self._post()
+        post: Any = None if answer is silence else self._post()
         held, questions = self._put(work), [] if post is None else [post.questions.remote()]
         task = self.ray.remote(_run).options(num_cpus=self.cores, max_retries=AGAIN)
         try:
@@ -130,8 +130,9 @@ def on_ray(workers: int | None) -> Iterator[Ray]:
     address = os.environ.get("RAY_ADDRESS")
     for name, value in (_QUIET | ({} if address else _LOOPBACK)).items():
         os.environ.setdefault(name, value)  # Ray reads them when it is imported
-    import ray
+    import ray as library
 
+    ray: Any = library
     own = not ray.is_initialized()
     if own:
         _start(ray, address)
@@ -227,7 +228,7 @@ def _packed(tensor: Tensor) -> Any:
     try:
         return tensor.detach().numpy()
     except (TypeError, RuntimeError):  # bfloat16, sparse
-        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
 
 
 def _unpacked(packed: Any) -> Tensor:
