@@ -174,7 +174,9 @@ def _run(references: list[Any], cores: int) -> Any:
     """The result of a piece. The work is taken from the object store once for all pieces of this worker."""
     import ray
 
-    held, piece, post = references  # in a list, since Ray would hand over what they stand for, before polars has its limit
+    held, piece, post = (
+        references  # in a list, since Ray would hand over what they stand for, before polars has its limit
+    )
     os.environ.setdefault("POLARS_MAX_THREADS", str(cores))  # it reads that when it is imported
     torch.set_num_threads(cores)
     progress.quiet()
