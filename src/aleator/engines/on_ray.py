@@ -15,6 +15,8 @@ import logging
 import os
 import pickle
 import signal
+import socket
+import sys
 import threading
 import uuid
 import warnings
@@ -33,11 +35,13 @@ from aleator.errors import AleatorError, require
 
 AGAIN = 3  # how often a piece is run again whose worker was lost
 _END = object()
+_PATIENCE = 10.0  # seconds to wait for a cluster
+_UNSET = "check RAY_ADDRESS, or unset it to run on this machine"
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # it reports nothing to anybody
     "RAY_DEDUP_LOGS_SKIP_REGEX": "^",  # it prints no line of a lost worker into our output
 }
-_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # without a cluster, it listens on 127.0.0.1 alone
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # without other machines, it listens on 127.0.0.1 alone
 
 
 class Ray:
@@ -128,41 +132,70 @@ def on_ray(workers: int | None) -> Iterator[Ray]:
     Its own Ray runs on this machine as long as the `with` block does. Without `workers`, there is one for each core.
     """
     address = os.environ.get("RAY_ADDRESS")
-    for name, value in (_QUIET | ({} if address else _LOOPBACK)).items():
-        os.environ.setdefault(name, value)  # Ray reads them when it is imported
-    import ray as library
-
-    ray: Any = library
+    ray = library(address)
     own = not ray.is_initialized()
     if own:
-        _start(ray, address)
+        start(ray, address)
     try:
         cores = int(ray.cluster_resources().get("CPU", 0))
         largest = max((int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
         wanted = max(cores, 1) if workers is None else workers
-        told = f"workers is {workers} and Ray has {cores} cores"
-        require(wanted <= cores, told, f"give at most {cores} workers" if cores else "give Ray cores")
+        told = f"give at most {cores} workers" if cores else "give it cores"
+        require(wanted <= cores, f"{wanted} workers are wanted, and Ray has {cores} cores", told)
         yield Ray(ray, wanted, min(cores // wanted, largest))
     finally:
         if own:
             ray.shutdown()
 
 
-def _start(ray: Any, address: str | None) -> None:
+def library(address: str | None) -> Any:
+    """Ray, as a module. It reads some settings when it is imported, so they are made before."""
+    here = not address or address.startswith(("127.", "localhost:"))
+    for name, value in (_QUIET | (_LOOPBACK if here else {})).items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    return ray
+
+
+def start(ray: Any, address: str | None, cores: int | None = None) -> None:
     """Start Ray, or connect to a cluster. It must not print, and must not take over how SIGTERM ends the process."""
-    own = {} if address else {"num_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None}
-    logs: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    options: dict[str, Any] = {"address": address}
+    if address:
+        _reach(address)
+    else:
+        options = {"address": "local", "num_cpus": cores or _cores(), "include_dashboard": False}
     before = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address or "local", include_dashboard=None if address else False, **own, **logs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        remedy = "check RAY_ADDRESS, or unset it to run on this machine" if address else "take engine process"
+        remedy = _UNSET if address else "take engine process"
         where = f"at '{address}'" if address else "on this machine"
         raise AleatorError(f"Ray cannot be used {where} ({reason:.200})", remedy) from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
+
+
+def _reach(address: str) -> None:
+    """Refuse a cluster that does not answer. Ray would try for minutes."""
+    told = "give RAY_ADDRESS as HOST:PORT, on a machine of the cluster"
+    require("://" not in address, f"'{address}' is the address of a client of Ray", told)
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        return  # such as auto: Ray knows where to look, or says what is wrong
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise AleatorError(f"no Ray answers at '{address}' ({error})", _UNSET) from None
+
+
+def _cores() -> int | None:
+    """The cores that this process may use. None where the system does not say, and Ray counts them all."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else None
 
 
 # What runs in a worker
