@@ -251,7 +251,7 @@ def test_one_engine_goes_on_where_the_other_stopped(
     for engine in ("ray", "process"):
         for n in (1, 2, 6):
             (tmp_path / "a" / f"part-0000{n}.parquet").unlink()
-        assert al.recommend_batch(model, users[:-1], tmp_path / "a", engine=engine, **options)["resumed"] == 5  # type: ignore[arg-type]
+        assert al.recommend_batch(model, users[:-1], tmp_path / "a", engine=engine, **options)["resumed"] == 5
         assert lists_in(tmp_path / "a").equals(whole)
     with pytest.raises(al.AleatorError, match="is of other users than"):
         al.recommend_batch(model, users[:-1].with_columns(segment=0), tmp_path / "a", engine="ray", **options)
