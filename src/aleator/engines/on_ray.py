@@ -62,9 +62,9 @@ class Ray:
     ) -> Iterator[tuple[P, R]]:
         """Each piece with its result; see `Engine.run`. At most `workers` pieces are running."""
         source, more, running = iter(pieces), True, dict[Any, P]()
+        held, task = self._put(work), self.ray.remote(_run).options(num_cpus=self.cores, max_retries=AGAIN)
         post: Any = None if answer is silence else self._post()
-        held, questions = self._put(work), [] if post is None else [post.questions.remote()]
-        task = self.ray.remote(_run).options(num_cpus=self.cores, max_retries=AGAIN)
+        questions = [] if post is None else [post.questions.remote()]
         try:
             while True:
                 while more and len(running) < self.workers:
@@ -115,7 +115,9 @@ class Ray:
             return made
         except RayTaskError as error:
             cause = error.cause
-            raise (cause if isinstance(cause, Exception) else error) from None
+            if not isinstance(cause, Exception):
+                raise
+            raise cause from error  # which tells where the worker raised it
         except RayError as error:
             reason = (str(error).strip() or type(error).__name__).partition("\n")[0]
             told = f"a worker was lost {AGAIN + 1} times at the same piece of the work ({reason:.200})"
@@ -204,12 +206,14 @@ _held: dict[str, Any] = {}  # the work of the last piece, by its name in the obj
 
 
 def _run(references: list[Any], cores: int) -> Any:
-    """The result of a piece. The work is taken from the object store once for all pieces of this worker."""
+    """The result of a piece. The work is taken from the object store once for all pieces of this worker.
+
+    `references` are those of the work, of the piece and of where questions are sent. They come in a list, since Ray would
+    put what they stand for in the place of bare ones: each time, and before polars has its limit.
+    """
     import ray
 
-    held, piece, post = (
-        references  # in a list, since Ray would hand over what they stand for, before polars has its limit
-    )
+    held, piece, post = references
     os.environ.setdefault("POLARS_MAX_THREADS", str(cores))  # it reads that when it is imported
     torch.set_num_threads(cores)
     progress.quiet()
