@@ -111,11 +111,21 @@ def killed(command: list[str], out: Path, parts: int, kills: int, seconds_of_par
         while process.poll() is None and len(list(out.glob("part-*"))) < finished:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, seconds_of_part))
-        workers = at_work(process.pid)
-        if workers:
-            os.kill(int(rng.choice(workers)), signal.SIGKILL)
-            done += 1
+        done += kill_a_worker(process)
     return told(process), done
+
+
+def kill_a_worker(process: subprocess.Popen[str]) -> int:
+    """Kill a worker as soon as one is at work. Returns how many were killed: none if the process ends before."""
+    while process.poll() is None:
+        for worker in at_work(process.pid):
+            try:
+                os.kill(worker, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            return 1
+        time.sleep(0.005)
+    return 0
 
 
 def search(folder: Path, data: Path, trials: int) -> dict[str, Any]:
@@ -136,15 +146,13 @@ def search(folder: Path, data: Path, trials: int) -> dict[str, Any]:
     while process.poll() is None and not at_work(process.pid):
         time.sleep(0.01)
     time.sleep(np.random.default_rng(1).uniform(0, (middle - start) / 2))
-    workers = at_work(process.pid)
-    for worker in workers:
-        os.kill(worker, signal.SIGKILL)
+    lost = kill_a_worker(process)
     ray = told(process)
     if [row[:3] for row in rows(one)] != [row[:3] for row in rows(ray)] or len(rows(ray)) != trials:
         raise SystemExit(f"the killed search has other trials:\n{rows(ray)}\nthan that of one process:\n{rows(one)}")
     figures = [abs(a[3] - b[3]) for a, b in zip(rows(one), rows(ray), strict=True)]
     found = {"one": middle - start, "ray": time.perf_counter() - middle}
-    return {**found, "killed": len(workers), "trials": trials, "largest difference": max(figures)}
+    return {**found, "killed": lost, "trials": trials, "largest difference": max(figures)}
 
 
 def main() -> None:
