@@ -18,7 +18,7 @@ ABOUT = nox.project.load_toml("pyproject.toml")["project"]
 EXTRAS = ABOUT["optional-dependencies"]
 FLOORS = {
     needed.name: next(iter(needed.specifier)).version
-    for needed in map(Requirement, [*ABOUT["dependencies"], *EXTRAS["frames"], *EXTRAS["tune"]])
+    for needed in map(Requirement, [*ABOUT["dependencies"], *EXTRAS["frames"], *EXTRAS["ray"], *EXTRAS["tune"]])
 }
 FRAMES = [
     "tests/data/test_formats.py",
@@ -50,6 +50,7 @@ TESTS = {  # of each dependency: what touches it
     "rich": ["tests/cli/test_verbs.py", "tests/test_progress.py"],
     "matplotlib": ["tests/studies/report", "tests/test_demo.py"],
     "optuna": ["tests/tuning"],
+    "ray": ["tests/engines"],
     "scikit-learn": ["tests/tuning"],
 }
 SMALL = [  # something of everything

@@ -25,6 +25,7 @@ FLOORS = [  # from low to high: a room may import itself and what stands on a lo
     ["recipe"],
     ["checkpoint"],
     ["batches", "device", "options", "usual"],
+    ["engines"],
     ["kernels"],
     ["training"],
     ["ranking"],

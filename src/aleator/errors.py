@@ -33,6 +33,9 @@ class AleatorError(Exception):
             told = told[: _LONGEST // 2] + b" ... " + told[-_LONGEST // 2 :]
         super().__init__(told.decode(errors="ignore"))
 
+    def __reduce__(self) -> tuple[type[AleatorError], tuple[str, str]]:
+        return AleatorError, (self.problem, self.remedy)  # so that it comes whole out of another process
+
 
 def require(holds: bool, problem: str, remedy: str) -> None:
     """Raise an `AleatorError` unless `holds`."""

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import aleator as al
+from aleator.engines import engine
 from tests.cli.conftest import SMALL, Run
 from tests.cli.test_bad_input import refused
 
@@ -99,3 +100,20 @@ def test_a_path_that_exists_is_a_table_and_anything_else_is_ids(
     refused(run("recommend", model, "--users", "u2", "--unknown", "drop"), "--unknown goes with a table of users")
     refused(run("recommend", model, "--history", "i1", "--out", "x"), "--out goes with a table of users")
     refused(run("recommend", model, "--users", "u2", "--history", "i1"), "exactly one")
+
+
+def test_engines_and_workers_that_there_are_not_are_refused(
+    run: Run, model: Path, parts: Path, users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    batch = ("recommend", model, "--users", users, "--out", tmp_path / "recs")
+    evaluate, tune = ("evaluate", model, parts), ("tune", parts, "--no-uncertainty")
+    before = set(tmp_path.iterdir())
+    for words in (batch, evaluate, tune):
+        refused(run(*words, "--workers", 2), "workers are of engine ray")
+        assert run(*words, "--engine", "rey").code == 2
+        monkeypatch.setattr(engine, "need", lambda *_: None)  # also where Ray is not installed
+        refused(run(*words, "--engine", "ray", "--workers", 0), "workers is 0")
+        refused(run(*words, "--engine", "ray", "--device", "cuda"), "device")
+    refused(run("recommend", model, "--users", "u1", "--engine", "ray"), "--engine goes with a table of users")
+    assert set(tmp_path.iterdir()) == before

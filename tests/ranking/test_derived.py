@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import torch
 from torch import Tensor
 
@@ -33,3 +35,13 @@ def test_a_tensor_in_the_memory_of_an_old_one_is_another() -> None:
     derived = Derived(lambda table: float(table[0]))
     for value in range(50):
         assert derived(torch.full((1000,), float(value))) == value
+
+
+def test_it_is_made_again_in_another_process_where_other_tensors_may_lie_in_the_same_place() -> None:
+    derived, table = Derived(torch.neg), torch.ones(3)
+    assert derived(table)[0] == -1
+    other = pickle.loads(pickle.dumps(derived))
+    with torch.no_grad():
+        table.data.fill_(5)  # what derived cannot see stands for another process, whose memory it does not know
+    assert derived(table)[0] == -1
+    assert other(table)[0] == -5

@@ -240,7 +240,7 @@ def test_importance_finds_the_option_that_matters(split: al.Split, pretend: Any,
 
 def test_no_trial_begins_after_the_timeout(split: al.Split, pretend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("aleator.tuning.trials.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("aleator.tuning.attempts.time.monotonic", lambda: next(clock))
     seen = pretend(lambda options: found(0.1))
     tune(split, uncertainty=False, timeout=35, trials=50)
     assert len(seen) == 3

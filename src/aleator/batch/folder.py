@@ -3,6 +3,10 @@
 `part-00000.parquet` and so on hold the lists. `_journal.jsonl` has a line that says which batch it is, and one for each
 finished part. `_SUCCESS` is written last. A run may be killed at any moment: the next one takes the finished parts from
 the journal, removes what else was left, and goes on.
+
+Any process may write what becomes a part (`written`), under a name that no other has. Only the process that holds the
+folder gives it the name of the part (`Folder.take`). So a part that was written twice, since its first writer was taken
+for dead, comes once.
 """
 
 from __future__ import annotations
@@ -11,17 +15,34 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from aleator.errors import AleatorError, require
 
 JOURNAL, DONE = "_journal.jsonl", "_SUCCESS"
-_OURS = re.compile(r"\.?part-\d{5,}\.\w+(\.tmp)?|\._SUCCESS\.tmp")
+_OURS = re.compile(r"\.?part-\d{5,}\.\w+(\.tmp)?|\.(part-\d{5,}\.\w+|_SUCCESS)(\.[0-9a-f]{32})?\.tmp")
 AGAIN = "give another folder, or empty this one"
 About = dict[str, Any]
+
+
+class Written(NamedTuple):
+    """A file that is whole and on disk, and has not its name yet."""
+
+    made: str  # what it is called so far
+    bytes: int
+
+
+def written(folder: Path, name: str, write: Callable[[Path], Any]) -> Written:
+    """Write what becomes the file `name` of a folder."""
+    made = folder / f".{name}.{uuid.uuid4().hex}.tmp"
+    write(made)
+    with made.open("r+b") as file:
+        os.fsync(file.fileno())
+    return Written(made.name, made.stat().st_size)
 
 
 class Folder:
@@ -32,28 +53,28 @@ class Folder:
         self.journal = journal
         self.finished = finished  # by the name of the part: what `add` was told about it
 
-    def add(self, name: str, write: Callable[[Path], None], about: About) -> None:
+    def add(self, name: str, write: Callable[[Path], Any], about: About) -> None:
         """Write a part. It has its name, and a line in the journal, only once it is whole and on disk."""
+        self.take(name, written(self.path, name, write), about)
+
+    def take(self, name: str, part: Written, about: About) -> None:
+        """Make what was written a part."""
         (self.path / DONE).unlink(missing_ok=True)
-        size = self._put(name, write)
-        about = {"part": name, "bytes": size, **about}
+        self._name(part, name)
+        about = {"part": name, "bytes": part.bytes, **about}
         _append(self.journal, about)
         self.finished[name] = about
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        """Say that all parts are there."""
+        """Say that all parts are there. What killed writers left is removed."""
+        _sweep(self.path, self.finished)
         if not (self.path / DONE).exists():
-            self._put(DONE, lambda path: path.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n"))
+            text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+            self._name(written(self.path, DONE, lambda path: path.write_text(text)), DONE)
 
-    def _put(self, name: str, write: Callable[[Path], Any]) -> int:
-        made = self.path / f".{name}.tmp"
-        write(made)
-        with made.open("r+b") as file:
-            os.fsync(file.fileno())
-        size = made.stat().st_size
-        made.replace(self.path / name)
+    def _name(self, part: Written, name: str) -> None:
+        (self.path / part.made).replace(self.path / name)
         _sync(self.path)
-        return size
 
 
 @contextmanager
@@ -105,10 +126,15 @@ def _taken_up(path: Path, journal: IO[bytes], batch: dict[str, Any], told: Mappi
         _append(journal, batch)
     if whole != finished or not whole:
         (path / DONE).unlink(missing_ok=True)
-    for file in path.iterdir():
-        if _OURS.fullmatch(file.name) and file.name not in whole:
-            file.unlink()
+    _sweep(path, whole)
     return whole
+
+
+def _sweep(path: Path, kept: Container[str]) -> None:
+    """Remove what was left half done: all files of parts, but those of `kept`."""
+    for file in path.iterdir():
+        if _OURS.fullmatch(file.name) and file.name not in kept:
+            file.unlink()
 
 
 def _read(journal: IO[bytes], path: Path, told: Mapping[str, type]) -> tuple[dict[str, Any], dict[str, About]]:

@@ -6,18 +6,21 @@ import hashlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from aleator.batch.folder import AGAIN, Folder, check, held
+from aleator.batch.folder import AGAIN, Folder, Written, check, held, written
 from aleator.batch.job import COUNTS, Job, Unknown
 from aleator.batch.listed import listed
 from aleator.batch.users import ROWS, USER, Roll, Table
+from aleator.data.arrays import Array
 from aleator.data.attributes import Where
+from aleator.engines.engine import Ask, Engine, EngineName, check_engine, started
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.paths import as_path
 from aleator.progress import Bar, progress
@@ -51,6 +54,8 @@ def recommend_batch(
     explain: int | None = None,
     per_part: int = PER_PART,
     format: Format = "parquet",
+    engine: EngineName = "process",
+    workers: int | None = None,
 ) -> dict[str, Any]:
     """The k best items of each user of a table, written to a folder of files.
 
@@ -83,6 +88,9 @@ def recommend_batch(
         explain: Add lists of so many items of each user's history that add most, as `recommend` does. Files are parquet.
         per_part: Users in a part.
         format: "parquet" or "csv".
+        engine: What makes the parts: this "process" one after the other, or the workers of "ray" side by side. The parts
+            are the same, and one engine goes on where the other was interrupted. The model must be on the CPU for Ray.
+        workers: Workers of Ray, which share its cores out. By default one for each core.
 
     Returns:
         Counts of users, parts and rows, and the options. `unknown` counts the users whom the model does not know:
@@ -104,6 +112,7 @@ def recommend_batch(
     require(type(per_part) is int and per_part >= 1, f"per_part is {per_part!r}", "give a whole number of at least 1")
     if format not in get_args(Format):
         raise unknown_name("format", str(format), get_args(Format))
+    check_engine(engine, workers, model.torch_device.type)
     data, path = model.fitted, as_path(out)
     check_k(k, data.n_items)
     check_count(explain, "explain")
@@ -132,10 +141,11 @@ def recommend_batch(
     }
     with (
         held(path, batch, {"digest": str, **dict.fromkeys(COUNTS, int)}) as folder,
+        started(engine, workers) as runs,
         progress("recommending", total) as bar,
     ):
         resumed = len(folder.finished)
-        _write(job, table, folder, bar, per_part, format)
+        _write(job, _Parts(table, folder, bar, per_part, format), runs)
         counts = sum((Counter({n: about[n] for n in COUNTS}) for about in folder.finished.values()), Counter())
         told = {**batch, **{name: counts[name] for name in COUNTS}, "parts": len(folder.finished)}
         folder.finish({"aleator": __version__, **told})
@@ -156,21 +166,66 @@ def _survey(table: Table, job: Job) -> int:
     return total
 
 
-def _write(job: Job, table: Table, folder: Folder, bar: Bar, per_part: int, format: Format) -> None:
+class Part(NamedTuple):
+    """A part that is to be made."""
+
+    name: str
+    frame: pl.DataFrame  # its users
+    dense: Array  # their dense ids, -1 for unknown ones
+    digest: str  # of the frame
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Makes a part, in whatever process."""
+
+    job: Job
+    folder: Path
+    format: Format
+
+    def __call__(self, part: Part, ask: Ask) -> tuple[Written, dict[str, int]]:
+        """What was written, and counts of users and rows."""
+        lists, counts = self.job.lists(part.frame, part.dense)
+        return written(self.folder, part.name, partial(_save, lists, self.format)), counts
+
+
+@dataclass
+class _Parts:
+    """The parts of a table that are not finished. The others are compared with the table on the way."""
+
+    table: Table
+    folder: Folder
+    bar: Bar
+    per_part: int
+    format: Format
+    count: int = field(default=0, init=False)  # of all parts so far
+
+    def __iter__(self) -> Iterator[Part]:
+        roll = Roll(self.table)
+        for frame in self.table.parts(self.per_part):
+            part = Part(
+                f"part-{self.count:05}.{self.format}",
+                frame,
+                roll.call(frame[USER]),
+                _digest(frame.write_ndjson().encode()),
+            )
+            self.count += 1
+            earlier = self.folder.finished.get(part.name)
+            if earlier is None:
+                yield part
+                continue
+            problem = f"{part.name} in '{self.folder.path}' is of other users than {self.table.where} has now"
+            require(earlier["digest"] == part.digest, problem, AGAIN)
+            self.bar.advance(len(frame))
+
+
+def _write(job: Job, parts: _Parts, engine: Engine) -> None:
     """Write the parts that are not finished."""
-    roll, names = Roll(table), list[str]()
-    for frame in table.parts(per_part):
-        name = f"part-{len(names):05}.{format}"
-        names.append(name)
-        dense, digest = roll.call(frame[USER]), _digest(frame.write_ndjson().encode())
-        earlier = folder.finished.get(name)
-        if earlier is None:
-            lists, counts = job.lists(frame, dense)
-            folder.add(name, partial(_save, lists, format), {"digest": digest, **counts})
-        elif earlier["digest"] != digest:
-            raise AleatorError(f"{name} in '{folder.path}' is of other users than {table.where} has now", AGAIN)
-        bar.advance(len(frame))
-    more = len(folder.finished) - len(names)
+    folder, table = parts.folder, parts.table
+    for part, (made, counts) in engine.run(Writer(job, folder.path.absolute(), parts.format), parts):
+        folder.take(part.name, made, {"digest": part.digest, **counts})
+        parts.bar.advance(len(part.frame))
+    more = len(folder.finished) - parts.count
     require(more == 0, f"'{folder.path}' has {more} parts more than {table.where} has users for", AGAIN)
 
 

@@ -33,6 +33,7 @@ PACKAGES = (
     "usearch",
     "lancedb",
     "qdrant-client",
+    "ray",
 )
 
 

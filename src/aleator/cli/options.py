@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from aleator.engines.engine import EngineName
 from aleator.progress import quiet
 from aleator.recipe import RecipeName
 
@@ -39,7 +40,24 @@ RECIPE = Annotated[
         "chooses on the test part."
     ),
 ]
+ENGINE = Annotated[
+    EngineName | None,
+    typer.Option(help="What does the work: this process (default), or the workers of ray, on the CPU."),
+]
+WORKERS = Annotated[
+    int | None, typer.Option(help="Workers of engine ray, which share its cores out. By default one for each core.")
+]
 TAIL = Annotated[str | None, typer.Option(help="Which items are tail items: mass:0.5, count:56 or items:0.85.")]
+
+
+def engine_options(engine: EngineName | None, workers: int | None) -> dict[str, Any]:
+    """What was said of the engine, as arguments of the Python call."""
+    return {name: value for name, value in (("engine", engine), ("workers", workers)) if value is not None}
+
+
+def device_of(device: str, engine: EngineName | None) -> str:
+    """Where a model is loaded: auto is the CPU where the workers of Ray take it."""
+    return "cpu" if engine == "ray" and device == "auto" else device
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

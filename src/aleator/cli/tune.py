@@ -13,7 +13,20 @@ import typer
 
 from aleator.aur.build import parse_settings
 from aleator.aur.choice import Select
-from aleator.cli.options import CONFIG, DATA_ROOT, DATASET, JSON, QUIET, RECIPE, SET, show_json, show_table
+from aleator.cli.options import (
+    CONFIG,
+    DATA_ROOT,
+    DATASET,
+    ENGINE,
+    JSON,
+    QUIET,
+    RECIPE,
+    SET,
+    WORKERS,
+    engine_options,
+    show_json,
+    show_table,
+)
 from aleator.cli.reading import reads
 from aleator.data.opening import open_dataset
 from aleator.errors import require
@@ -50,6 +63,8 @@ def tune(
     data_root: DATA_ROOT = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     device: Annotated[str | None, typer.Option(help="Device: auto, cpu or cuda.")] = None,
+    engine: ENGINE = None,
+    workers: WORKERS = None,
     max_epochs: Annotated[
         int | None, typer.Option(help="Largest number of epochs of each part that is trained in epochs.")
     ] = None,
@@ -84,6 +99,7 @@ def tune(
             seed=seed,
             device=device,
             max_epochs=max_epochs,
+            **engine_options(engine, workers),
         )
     except (KeyboardInterrupt, SystemExit):
         print(f"the trials so far are in {study}; the same command continues it", file=sys.stderr)

@@ -24,11 +24,15 @@ from aleator.cli.options import (
     CONFIG,
     DATA_ROOT,
     DATASET,
+    ENGINE,
     JSON,
     QUIET,
     RECIPE,
     SET,
     TAIL,
+    WORKERS,
+    device_of,
+    engine_options,
     set_quiet,
     show_json,
     show_table,
@@ -166,18 +170,26 @@ def evaluate(
         RecipeName | None, typer.Option(help="ours, test or paper. By default that of the model.")
     ] = None,
     device: DEVICE = "auto",
+    engine: ENGINE = None,
+    workers: WORKERS = None,
     quiet: QUIET = False,
     json: JSON = False,
     *,
     reading: dict[str, Any],
 ) -> None:
     """Evaluate a saved model on the test part under the three protocols."""
-    recommender = load_model(folder, device)
+    recommender = load_model(folder, device_of(device, engine))
     if lam is not None:
         _with_uncertainty(recommender).set_lam(lam)
     opened = open_split(dataset, data_root, **reading)
     report = run_evaluate(
-        recommender, opened, tail=Tail.parse(tail) if tail else None, k=k or (20, 50), empty=empty, recipe=recipe
+        recommender,
+        opened,
+        tail=Tail.parse(tail) if tail else None,
+        k=k or (20, 50),
+        empty=empty,
+        recipe=recipe,
+        **engine_options(engine, workers),
     )
     print(report.to_json() if json else report)
 
@@ -273,6 +285,8 @@ def recommend(
     unknown: UNKNOWN = None,
     per_part: PER_PART = None,
     format: FORMAT = None,
+    engine: ENGINE = None,
+    workers: WORKERS = None,
     device: DEVICE = "auto",
     quiet: QUIET = False,
     json: JSON = False,
@@ -282,14 +296,14 @@ def recommend(
     one = is_table or (users is None) != (history is None)
     require(one, "exactly one of --users and --history is needed", "give ids of users or ids of items")
     of_table: dict[str, Any] = {"out": out, "user": user, "unknown": unknown, "per_part": per_part, "format": format}
-    of_table = {name: value for name, value in of_table.items() if value is not None}
+    of_table = {name: value for name, value in of_table.items() if value is not None} | engine_options(engine, workers)
     if not is_table:
         name = next(iter(of_table), "").replace("_", "-")
         require(not of_table, f"--{name} goes with a table of users", "leave it out, or name a table with --users")
     else:
         told = f"name a folder with --out (for a user of that name, write '{users},')"
         require(out is not None, f"'{users}' is a table of users", told)
-    recommender = load_model(folder, device)
+    recommender = load_model(folder, device_of(device, engine))
     data = recommender.fitted
     options: dict[str, Any] = {"filter_seen": not keep_seen, "untrained": untrained, "explain": explain}
     if lam is not None:

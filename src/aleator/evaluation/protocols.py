@@ -7,7 +7,7 @@ tail_relative   Tail items are candidates. The test items in the tail are releva
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import Tail
 from aleator.device import in_smaller_blocks
+from aleator.engines.engine import Ask, EngineName, check_engine, started
 from aleator.errors import AleatorError, require
 from aleator.evaluation.metrics import METRICS, gini
 from aleator.evaluation.report import Report
@@ -30,6 +31,9 @@ from aleator.recipe import Empty, RecipeName, recipe_of
 
 PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
 _LONGEST = 1_000_000  # items of a list
+Block = tuple[int, Tensor]  # a piece of the evaluation: its number, and the dense ids of its users
+Values = dict[str, dict[str, Tensor]]  # protocol -> metric -> [n_users], NaN for a skipped user
+Shown = dict[int, Tensor]  # cut-off -> [n_items], how often each item is listed
 
 
 class Scorer(Protocol):
@@ -75,6 +79,8 @@ def evaluate(
     empty: Empty | None = None,
     recipe: RecipeName | None = None,
     memory: int | None = None,
+    engine: EngineName = "process",
+    workers: int | None = None,
 ) -> Report:
     """Evaluate a model on the test part of a split, under the three protocols.
 
@@ -96,19 +102,23 @@ def evaluate(
             "zero" counts 0, as the paper's released program does. By default the recipe says so.
         recipe: "ours", "test" or "paper", for the defaults of `tail` and `empty`. By default that of the model.
         memory: Bytes that blocks of scores may take. By default it depends on the device.
+        engine: What ranks the blocks of users: this "process" one after the other, or the workers of "ray" side by side.
+            The model must be on the CPU for Ray.
+        workers: Workers of Ray, which share its cores out. By default one for each core.
 
     Returns:
         A report with the metrics recall, ndcg, precision, hit_rate, mrr and map at each cut-off.
     """
     cuts = _check(model, split, tail, k, empty)
+    check_engine(engine, workers, model.torch_device.type)
     conventions, seen = recipe_of(recipe or model.recipe), split.everything
     tail, empty = tail or conventions.tail(split), empty or conventions.empty
     in_tail = torch.from_numpy(tail.mask(seen.popularity)).to(model.torch_device)
-    lists, per_user = _evaluated(model, split, in_tail, cuts, memory, empty)
+    lists, per_user, shown = _evaluated(model, split, in_tail, cuts, memory, empty, engine, workers)
     return Report(
         users=seen.users.decode(lists.who.cpu().numpy()),
         per_user=per_user,
-        lists=lists.described(),
+        lists=lists.described(shown),
         about={
             "dataset": split.name,
             "recipe": conventions.name,
@@ -160,9 +170,11 @@ class _Batch(NamedTuple):
 
 
 class _Lists:
-    """The best items of every user with a test item, a batch at a time, and how often each item is listed."""
+    """Measures the best items of users with a test item, block by block, in whatever process."""
 
-    def __init__(self, model: Scorer, split: Split, in_tail: Tensor, cuts: list[int], memory: int | None) -> None:
+    def __init__(
+        self, model: Scorer, split: Split, in_tail: Tensor, cuts: list[int], memory: int | None, empty: Empty
+    ) -> None:
         seen, device = split.everything, model.torch_device
         self.model = _ModelOnSplit(model, seen, device)
         leaked = self.model.trained_on(split.test)
@@ -171,20 +183,19 @@ class _Lists:
             f"the model was trained on {leaked} of the {len(split.test)} test pairs",
             "fit it on the train part of this split",
         )
-        self.in_tail, self.cuts, self.n_items = in_tail, cuts, seen.n_items
+        self.in_tail, self.cuts, self.n_items, self.empty = in_tail, cuts, seen.n_items, empty
         self.seen, self.test = Histories(seen.csr, device), Histories(split.test.csr, device)
         self.who = (self.test.size > 0).nonzero().squeeze(1)
         self.popularity = torch.from_numpy(seen.popularity).to(device)
-        self.shown = {cut: torch.zeros(seen.n_items, dtype=torch.int64, device=device) for cut in cuts}
         self.size, self.chunk = blocks(len(self.who), seen.n_items, device, memory)
 
-    def __iter__(self) -> Iterator[_Batch]:
-        with progress("evaluating", len(self.who)) as bar:
-            for index in pieces(self.who, self.size):
-                yield self._batch(index)
-                bar.advance(len(index))
+    def __call__(self, block: Block, ask: Ask) -> tuple[Values, Shown]:
+        """The metrics of the users of a block, and their lists as counts."""
+        with torch.no_grad():
+            batch, shown = self._batch(block[1])
+            return self._values(batch), shown
 
-    def _batch(self, index: Tensor) -> _Batch:
+    def _batch(self, index: Tensor) -> tuple[_Batch, Shown]:
         candidates = [None, self.in_tail]
         found = self.model.top(
             self.model.users(index),
@@ -194,62 +205,73 @@ class _Lists:
             chunk=self.chunk,
         )
         (_, everything), (_, only_tail) = found
-        for cut, shown in self.shown.items():
-            top = everything[:, :cut]
-            shown += torch.bincount(top[top >= 0], minlength=self.n_items)
+        first = {cut: everything[:, :cut] for cut in self.cuts}
+        shown = {cut: torch.bincount(top[top >= 0], minlength=self.n_items) for cut, top in first.items()}
         test = self.test.batch(index)
         hits = _hits(everything, test, self.n_items)
-        return _Batch(
+        batch = _Batch(
             hits=hits,
             hits_in_tail=hits & self.in_tail[everything] & (everything >= 0),
             hits_of_tail=_hits(only_tail, test, self.n_items),
             relevant=test.size,
             relevant_in_tail=torch.bincount(test.row[self.in_tail[test.item]], minlength=len(index)),
         )
+        return batch, shown
 
-    def described(self) -> dict[str, float]:
+    def _values(self, batch: _Batch) -> Values:
+        """Each metric of the users of a batch under each protocol."""
+        found: Values = {}
+        for protocol, hits, relevant in (
+            ("overall", batch.hits, batch.relevant),
+            ("tail_absolute", batch.hits_in_tail, batch.relevant_in_tail),
+            ("tail_relative", batch.hits_of_tail, batch.relevant_in_tail),
+        ):
+            values = {f"{name}@{cut}": own(hits, relevant, cut) for name, own in METRICS.items() for cut in self.cuts}
+            if self.empty == "skip":
+                values = {name: value.masked_fill(relevant == 0, torch.nan) for name, value in values.items()}
+            found[protocol] = values
+        return found
+
+    def described(self, shown: Shown) -> dict[str, float]:
         """Figures of the lists that do not depend on the test part."""
         found: dict[str, float] = {}
-        for cut, shown in self.shown.items():
-            total = max(int(shown.sum()), 1)
+        for cut, times in shown.items():
+            total = max(int(times.sum()), 1)
             found |= {
-                f"coverage@{cut}": float((shown > 0).double().mean()),
-                f"gini@{cut}": gini(shown),
-                f"popularity@{cut}": float((shown * self.popularity).sum() / total),
-                f"tail_share@{cut}": float(shown[self.in_tail].sum() / total),
+                f"coverage@{cut}": float((times > 0).double().mean()),
+                f"gini@{cut}": gini(times),
+                f"popularity@{cut}": float((times * self.popularity).sum() / total),
+                f"tail_share@{cut}": float(times[self.in_tail].sum() / total),
             }
         return found
 
 
 @in_smaller_blocks
 def _evaluated(
-    model: Scorer, split: Split, in_tail: Tensor, cuts: list[int], memory: int | None, empty: Empty
-) -> tuple[_Lists, dict[str, dict[str, NDArray[np.float64]]]]:
-    """The lists, and each metric of each user."""
-    lists = _Lists(model, split, in_tail, cuts, memory)
-    with torch.no_grad():
-        return lists, _per_user(lists, empty)
-
-
-def _per_user(lists: _Lists, empty: Empty) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Each metric of each user under each protocol: protocol -> metric -> [n_users], NaN for a skipped user."""
-    found: dict[str, dict[str, list[Tensor]]] = {protocol: {} for protocol in PROTOCOLS}
-    for batch in lists:
-        for protocol, hits, relevant in (
-            ("overall", batch.hits, batch.relevant),
-            ("tail_absolute", batch.hits_in_tail, batch.relevant_in_tail),
-            ("tail_relative", batch.hits_of_tail, batch.relevant_in_tail),
-        ):
-            for metric, function in METRICS.items():
-                for cut in lists.cuts:
-                    value = function(hits, relevant, cut)
-                    if empty == "skip":
-                        value = value.masked_fill(relevant == 0, torch.nan)
-                    found[protocol].setdefault(f"{metric}@{cut}", []).append(value)
-    return {
-        protocol: {metric: torch.cat(values).cpu().numpy() for metric, values in metrics.items()}
-        for protocol, metrics in found.items()
+    model: Scorer,
+    split: Split,
+    in_tail: Tensor,
+    cuts: list[int],
+    memory: int | None,
+    empty: Empty,
+    engine: EngineName,
+    workers: int | None,
+) -> tuple[_Lists, dict[str, dict[str, NDArray[np.float64]]], Shown]:
+    """What measures the lists, each metric of each user, and how often each item is listed."""
+    lists = _Lists(model, split, in_tail, cuts, memory, empty)
+    found: dict[int, Values] = {}
+    shown: Shown = {}
+    with started(engine, workers) as runs, progress("evaluating", len(lists.who)) as bar:
+        for (number, index), measured in runs.run(lists, enumerate(pieces(lists.who, lists.size))):
+            found[number], listed = measured
+            shown = {cut: shown[cut] + times if cut in shown else times for cut, times in listed.items()}
+            bar.advance(len(index))
+    ordered = [found[number] for number in sorted(found)]
+    per_user = {
+        protocol: {name: torch.cat([values[protocol][name] for values in ordered]).cpu().numpy() for name in metrics}
+        for protocol, metrics in ordered[0].items()
     }
+    return lists, per_user, shown
 
 
 def _hits(items: Tensor, test: Users, n_items: int) -> Tensor:

@@ -21,6 +21,9 @@ class Derived(Generic[T]):
         self.make = make
         self._last: tuple[tuple[Any, ...], tuple[Any, ...], T] | None = None  # key, what it was made of, result
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"make": self.make, "_last": None}  # a place in memory names nothing in another process
+
     def __call__(self, *given: Any) -> T:
         """`make(*given)`, or the last result."""
         key = tuple(_key(value) for value in given)

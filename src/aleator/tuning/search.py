@@ -28,13 +28,15 @@ from aleator.aur.choice import Select
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
+from aleator.engines.engine import EngineName, check_engine, started
 from aleator.errors import need, require
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
 from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.recommender import Recommender, as_split
-from aleator.tuning.trials import SETTING, at_work, importance, in_state, open_study, ranked, run, silent, sound, state
+from aleator.tuning.attempts import run
+from aleator.tuning.trials import SETTING, at_work, importance, in_state, open_study, ranked, silent, sound, state
 from aleator.uncertainty.factor import FactorEstimator
 from aleator.uncertainty.products import LABEL
 
@@ -98,6 +100,8 @@ def tune(
     seed: int = 0,
     device: str | None = None,
     max_epochs: int | None = None,
+    engine: EngineName = "process",
+    workers: int | None = None,
 ) -> Tuned:
     """Search for the options of a model, and of the uncertainty on top of it, with the best Recall on validation.
 
@@ -121,6 +125,9 @@ def tune(
         seed: Seed of the search and of the fits.
         device: Where to compute: "cpu", "cuda", or "auto" for the GPU if there is one.
         max_epochs: Largest number of epochs of each training.
+        engine: What runs the trials: this "process" one by one, or the workers of "ray" side by side, on the CPU.
+            The trial of a worker that is lost is run again. With one worker, the trials are those of this process.
+        workers: Workers of Ray, which share its cores out. By default one for each core.
 
     Returns:
         The best options, all trials, and a recommender with the best options that is not fitted yet.
@@ -129,6 +136,7 @@ def tune(
     require(isinstance(trials, int) and trials >= 1, f"trials is {trials!r}", "give a number of at least 1")
     require(only in (None, "model", "uncertainty"), f"only is {only!r}", "give 'model' or 'uncertainty'")
     require(timeout is None or timeout > 0, f"timeout is {timeout}", "give a number of seconds above 0")
+    check_engine(engine, workers, device or "auto")
 
     fixed = dict(settings or {})
     require("lam" not in fixed, "lam is chosen in every trial", "leave it out")
@@ -136,7 +144,8 @@ def tune(
         fixed["select"] = select or fixed.get("select", "overall")
     else:
         require((only or select) is None, "select and only are for a model with uncertainty", "leave them out")
-    common: dict[str, Any] = {"seed": seed, "device": device, "max_epochs": max_epochs}
+    where = "cpu" if engine == "ray" else device
+    common: dict[str, Any] = {"seed": seed, "device": where, "max_epochs": max_epochs}
     common |= {"estimator": estimator} if uncertainty else {}
     default = build(model, fixed, with_uncertainty=uncertainty, recipe=recipe, **common)
     ranges = {name: where for name, (where, _) in _searched(default, only).items() if name not in _flat(fixed)}
@@ -151,8 +160,8 @@ def tune(
     search = Search(replace(split, test=nothing), model, default, ranges, _flat(fixed), common)
     with silent():
         opened = open_study(None if study is None else Path(study), search.about(), search.prune)
-        with at_work(opened, None if study is None else Path(study)):
-            run(opened, search, trials, timeout)
+        with at_work(opened, None if study is None else Path(study)), started(engine, workers) as runs:
+            run(opened, search, trials, timeout, runs)
         with sound(None if study is None else Path(study)):
             return _tuned(opened, search)
 

@@ -1,26 +1,18 @@
-"""The trials of a search, in an Optuna study: open or continue it, run trials, and rank them."""
+"""The trials of a search, in an Optuna study: open or continue it, and rank them."""
 
 from __future__ import annotations
 
 import importlib.util
-import math
 import sqlite3
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
 from aleator.errors import AleatorError, require
 from aleator.locks import locked
-from aleator.options import Among, Between
 from aleator.paths import as_path
-from aleator.progress import progress
-from aleator.training.watch import Epoch, watching
 
 if TYPE_CHECKING:
     import optuna
@@ -158,96 +150,6 @@ def at_work(study: optuna.Study, path: Path | None) -> Iterator[None]:
                     study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     with locked(lock, shared=True):
         yield
-
-
-def run(study: optuna.Study, search: Search, trials: int, timeout: float | None) -> None:
-    """Run trials until the study holds `trials` of them. Stopped trials do not count."""
-    _enqueue_the_defaults(study, search)
-    end = time.monotonic() + (timeout or math.inf)
-    with progress(f"tuning {search.model}", trials) as shown:
-        shown.advance(len(in_state(study, *DECIDED)))
-        while len(in_state(study, *DECIDED)) < trials and time.monotonic() < end:
-            _attempt(study, search)
-            shown.advance(1, **{f"best {search.metric}": best.values[0] for best in ranked(study)[:1]})
-
-
-@sound()
-def _enqueue_the_defaults(study: optuna.Study, search: Search) -> None:
-    """Make the default options the next trial, unless there is such a trial.
-
-    Optuna gets only the defaults that lie in their range. The others, such as "auto", stay as they are.
-    """
-    if not any("defaults" in trial.user_attrs for trial in in_state(study, *DECIDED, "waiting")):
-        known = {name: value for name, value in search.defaults.items() if _inside(search.ranges[name], value)}
-        study.enqueue_trial(known, user_attrs={"defaults": list(known)})
-
-
-def _inside(where: Between | Among, value: Any) -> bool:
-    """Whether a value lies in a range."""
-    if isinstance(where, Among):
-        return any(value == each and type(value) is type(each) for each in where.values)
-    return isinstance(value, (int, float)) and where.low <= value <= where.high
-
-
-@sound()
-def _suggest(trial: optuna.Trial, name: str, where: Between | Among) -> Any:
-    """The value of an option that Optuna suggests for a trial."""
-    if isinstance(where, Among):
-        return trial.suggest_categorical(name, where.values)
-    if where.whole:
-        return trial.suggest_int(name, int(where.low), int(where.high), log=where.log)
-    return trial.suggest_float(name, where.low, where.high, log=where.log)
-
-
-@sound()
-def _settled(study: optuna.Study) -> dict[str, Any]:
-    """How the estimator was trained in the trial of the defaults, as options. Nothing if that trial did not end."""
-    found = (trial.user_attrs for trial in in_state(study, "complete"))
-    settings: list[dict[str, Any]] = [attrs[SETTING] for attrs in found if "defaults" in attrs and SETTING in attrs]
-    return settings[0] if settings else {}
-
-
-def _attempt(study: optuna.Study, search: Search) -> None:
-    """Run one trial: choose its options, fit and measure, and write the result into the study."""
-    import optuna
-
-    # Each trial has a sampler of its own seed. A search that was stopped then continues as if it had not been.
-    draw = np.random.SeedSequence([search.default.seed, len(in_state(study, *DECIDED, "running"))]).generate_state(1)
-    with sound():
-        study.sampler = optuna.samplers.TPESampler(seed=int(draw[0]), multivariate=False, constant_liar=False)
-        trial = study.ask()
-        known: list[str] | None = trial.user_attrs.get("defaults")  # None unless this is the trial of the defaults
-
-    def watch(told: Epoch) -> None:
-        """Report each check of the training. The trial of the defaults is never pruned."""
-        if told.metric is not None and search.watched(told.stage):
-            with sound():
-                trial.report(told.metric, told.epoch)
-                if known is None and trial.should_prune():
-                    raise optuna.TrialPruned
-
-    @sound()
-    def tell(state: str, **figures: Any) -> None:
-        """Write the result into the study."""
-        for name, value in {**figures, "seconds": round(time.perf_counter() - start, 2)}.items():
-            trial.set_user_attr(name, value)
-        study.tell(trial, figures.get(search.metric), optuna.trial.TrialState[state])
-
-    start = time.perf_counter()
-    try:
-        names = search.ranges if known is None else known
-        options = {name: _suggest(trial, name, search.ranges[name]) for name in names}
-        with watching(watch):
-            figures = search.measure({**(_settled(study) if known is None else {}), **options})
-    except optuna.TrialPruned:
-        tell("PRUNED")
-    except (AleatorError, torch.OutOfMemoryError) as error:
-        tell("FAIL", problem=str(error))
-    except BaseException:
-        tell("FAIL")
-        raise
-    else:
-        tell("COMPLETE", **figures)
 
 
 def importance(trials: list[FrozenTrial], search: Search) -> dict[str, float]:
