@@ -44,6 +44,8 @@ class Users:
 
     def among(self, items: Tensor) -> tuple[Tensor, Tensor]:
         """The history items that are among `items` (sorted ids): their rows in the batch, and their places in `items`."""
+        if not len(items):
+            return self.row[:0], self.item[:0]
         place = torch.searchsorted(items, self.item).clamp_max(len(items) - 1)
         inside = items[place] == self.item
         return self.row[inside], place[inside]
