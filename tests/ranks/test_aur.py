@@ -57,7 +57,7 @@ def test_processes_choose_save_and_list_as_one_does(tmp_path: Path) -> None:
         assert found["lam"] == alone["lam"]
         torch.testing.assert_close(torch.tensor(found["metrics"]), torch.tensor(alone["metrics"]), rtol=0, atol=1e-4)
     assert both[0]["scores"] == both[1]["scores"]
-    loaded = al.load_model(tmp_path / "2" / "model")
+    loaded = al.AUR.load(tmp_path / "2" / "model")
     again = told(loaded, world())
     torch.testing.assert_close(torch.tensor(again["scores"]), torch.tensor(both[0]["scores"]), rtol=1e-5, atol=1e-5)
     assert [list(tensor.shape) for tensor in loaded.estimator.tensors().values()] == [[62, 8], [62, 8]]

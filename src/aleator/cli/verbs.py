@@ -83,8 +83,8 @@ def fit(
 ) -> None:
     """Fit a model and the uncertainty estimator beside it, and save both.
 
-    While the fit runs, it is kept in OUT.fit. The same command goes on from there if it was interrupted. Several processes
-    that torchrun or SLURM starts with this command fit together, and the first one saves.
+    While the fit runs, it is kept in OUT.fit. The same command goes on from there if it was interrupted. Processes that
+    torchrun or SLURM starts with this command fit together, and the first one saves.
     """
     ranks = join()
     recommender = build(

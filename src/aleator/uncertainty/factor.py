@@ -110,7 +110,7 @@ class FactorEstimator(ProductEstimator):
             if rows is not None and items is not None:
                 used: Tensor = torch.unique(self.own.places(torch.cat([users.item, items])))
                 z, q, dz, dq = rows.rows(used)
-                tables = Tables(z, q, dz, dq, used, self.own)
+                tables = Tables(z, q, dz, dq, used, own=self.own)
             else:
                 self.z.grad, self.q.grad = dz, dq = gradients
                 tables = Tables(self.z, self.q, dz, dq, own=self.own)

@@ -12,7 +12,7 @@ Objective     The formula, in objective.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -40,7 +40,7 @@ class Tables:
     dz: Tensor
     dq: Tensor
     used: Tensor | None = None  # sorted ids of the rows; None for all items
-    own: Slice = WHOLE  # the items that this rank has; ids are counted from the first of them
+    own: Slice = field(default=WHOLE, kw_only=True)  # the items that this rank has, and counts from the first of them
 
     def place(self, items: Tensor) -> Tensor:
         """The rows of `items` in the tables."""
