@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import aleator as al
+from aleator.aur.joint import learn_jointly
 from aleator.data.simulate import simulate
 from aleator.models.base import Model
 from aleator.ranks import here
 from aleator.training.stop import Stop
+from aleator.uncertainty.objective import Objective
 from tests.ranks.together import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it forks")
@@ -74,6 +76,11 @@ def fit_all(folder: Path) -> dict[str, Any]:
         sent = here().sent - before
         rows = {key: list(tensor.shape) for key, tensor in model.tensors().items()}
         found[name] = {"sent": sent, "rows": rows, **told(model, split)}
+    vae, beside = al.MultVAE(hidden=DIM, dim=4, dropout=0.0, **COMMON), estimator(init=0.01, shard="none")
+    vae.fit_pairs(split.train, epochs=EPOCHS)
+    beside.learn(vae.histories, vae, Objective(floor=0.1), Stop(epochs=1))
+    log = learn_jointly(al.Joint(), vae, beside, Objective(floor=0.1), vae.histories, Stop(epochs=EPOCHS), seed=0)
+    found["joint training"] = {"loss": log.rows[-1]["loss"], **told(vae, split)}
     ease = al.EASE()
     ease.fit_pairs(split.train)
     for name, made in ESTIMATORS.items():
@@ -102,7 +109,7 @@ def _close(found: Any, reference: Any, within: float) -> None:
     torch.testing.assert_close(torch.tensor(found), torch.tensor(reference), rtol=within, atol=within)
 
 
-@pytest.mark.parametrize("name", [*BY_USERS, *BY_ITEMS])
+@pytest.mark.parametrize("name", [*BY_USERS, *BY_ITEMS, "joint training"])
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_a_model_is_the_same_on_several_processes(fits: dict[int, list[Any]], name: str, size: int) -> None:
     alone = fits[1][0][name]
@@ -149,3 +156,6 @@ def test_bytes_are_those_of_the_formula(fits: dict[int, list[Any]]) -> None:
         for name in ("FISM by items", "random", "with an activation"):
             expected = ring * (2 * 4 * DIM * EPOCHS * users + 8 * EPOCHS)  # p and its gradient; the loss of an epoch
             assert [found[name]["sent"] for found in fits[size]] == pytest.approx([expected] * size)
+        start = 4 * 4 * (train.n_users * DIM + DIM**2 + 1) + 4 * users * (DIM + train.n_items) + 8 * len(train)
+        expected = ring * (2 * 4 * DIM * EPOCHS * users + 8 * EPOCHS + start + (8 * DIM**2 + 8 * DIM + 16) / 2)
+        assert [found["spectral"]["sent"] for found in fits[size]] == pytest.approx([expected] * size)

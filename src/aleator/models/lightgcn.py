@@ -43,7 +43,7 @@ class LightGCN(Epochs, Model):
 
     The last two see only differences of scores, so r_ui is the score calibrated to the label's scale.
 
-    Of several processes that fit together, each smooths over the whole graph, and takes the loss of some users of a batch.
+    Of several processes that fit together, each smooths over the whole graph, and takes some of the users of a batch.
     """
 
     dim: int = 128  # dimensions of the embeddings
