@@ -579,19 +579,21 @@ class Recommender(Configurable, ABC):
         Args:
             folder: Where to save. It must be new or empty, or hold a model, which is replaced.
         """
+        fitted = self.fitted
         learned, more = self.pack()
         try:
             finite(more)
         except ValueError as error:
             told = f"this {type(self).__name__} cannot be saved: {error}"
             raise AleatorError(told, "fit it again, with a lower learning rate or on other data") from None
-        with collected(more, self.slices, folders.check_target(folder)) as all_rows:
-            if here().rank == 0:
-                self._write(folder, learned, all_rows)
+        first = here().rank == 0
+        with collected(more, self.slices, folders.check_target(folder) if first else None) as all_rows:
+            if first:
+                self._write(folder, fitted, learned, all_rows)
 
-    def _write(self, folder: Place, learned: dict[str, Any], more: dict[str, Tensor]) -> None:
+    def _write(self, folder: Place, fitted: Interactions, learned: dict[str, Any], more: dict[str, Tensor]) -> None:
         """Write what `pack` gave, with all rows, and the data."""
-        about, tensors = folders.pack_data(self.fitted)
+        about, tensors = folders.pack_data(fitted)
         versions = {
             "aleator": __version__,
             "numpy": np.__version__,

@@ -196,12 +196,14 @@ def normal_rows(shape: Sequence[int], generator: torch.Generator, own: Slice, de
 
 
 @contextmanager
-def collected(tensors: dict[str, Tensor], slices: Mapping[str, Slice], beside: Path) -> Iterator[dict[str, Tensor]]:
+def collected(
+    tensors: dict[str, Tensor], slices: Mapping[str, Slice], beside: Path | None
+) -> Iterator[dict[str, Tensor]]:
     """Inside, the first rank has the tensors with all their rows, in files next to `beside`. Others have their own."""
     if not slices:
         yield tensors
         return
-    if here().rank:
+    if beside is None:  # not the first rank
         for name, own in sorted(slices.items()):
             own.ranks.collect(tensors[name], None, own.rows)
         yield tensors
