@@ -1,4 +1,4 @@
-"""Figures, bytes and memory of fits on several processes, by gloo on this machine.
+"""Figures, bytes and memory of fits on several processes, which torchrun starts on this machine.
 
     python benchmarks/ranks.py [--dataset ml-100k --data-root FOLDER] [--processes 1 2 4] [--epochs 3] [--json FILE]
 
@@ -26,15 +26,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import torch
-import torch.distributed as dist
-from common import MB, Row, arguments, assemble, describe, open_data, show
+from common import MB, Row, arguments, assemble, describe, open_data, show, timed
+from torch import Tensor
 
 import aleator as al
 from aleator.ranks import here, join
@@ -51,6 +50,7 @@ METRICS = {
     "tail": ("tail_absolute", "recall@50"),
 }
 NUMBER = 4  # bytes
+EVERY = 0.005  # seconds between two looks at the memory
 
 
 @dataclass
@@ -88,56 +88,73 @@ def on_sockets() -> int | None:
     return sum(int(found[1]) for line in mine if (found := re.search(r"bytes_sent:(\d+)", line)))
 
 
-def resident(peak: bool) -> float:
-    """MB of resident memory of this process: now, or the largest since the last `reset_peak`. NaN without /proc."""
-    name = "VmHWM" if peak else "VmRSS"
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return float("nan")
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+class Memory:
+    """The resident memory of this process in MB, at the start of the block and at its peak. NaN without /proc."""
+
+    def __init__(self) -> None:
+        self.start = self.peak = self._now()
+        self._ended = threading.Event()
+        self._watching = threading.Thread(target=self._watch)
+
+    @staticmethod
+    def _now() -> float:
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+        except OSError:
+            return float("nan")
+        return pages * os.sysconf("SC_PAGE_SIZE") / MB
+
+    def _watch(self) -> None:
+        while not self._ended.wait(EVERY):
+            self.peak = max(self.peak, self._now())
+
+    def __enter__(self) -> Self:
+        self._watching.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._watching.join()
+        self.peak = max(self.peak, self._now())
 
 
-def reset_peak() -> None:
-    """Let the largest resident memory begin again, where the system can."""
-    place = Path("/proc/self/clear_refs")
-    if place.exists():
-        place.write_text("5")
+@dataclass
+class Training:
+    """A job: what trains, what was trained, and the users of a batch."""
+
+    train: Callable[[], object]
+    trained: Callable[[], Recommender]
+    tables: Callable[[], list[Tensor]]
+    batch: int
 
 
-def model_of(job: str, args: argparse.Namespace, split: al.Split) -> tuple[Callable[[], Recommender], dict[str, float]]:
-    """What trains and returns a recommender, and what the formula needs: users of a batch, steps, and width."""
+def training(job: str, args: argparse.Namespace, split: al.Split) -> Training:
+    """A job on the training pairs of some data."""
     if job == "estimator":
         mf = al.MF(dim=args.dim, device="cpu", l2=0.003)
         mf.fit_pairs(split.train)
         estimator = al.FactorEstimator(dim=args.estimator_dim, shard="items", device="cpu")
         size = mf.histories.batch_size(estimator.schedule(True, mf.fitted.n_items, mf.torch_device).steps)
 
-        def fit() -> Recommender:
-            estimator.learn(mf.histories, mf, al.AUR(mf).objective, Stop(epochs=args.epochs))
-            return assemble(mf, estimator, tensors=estimator.tensors())
-
-        return fit, {"batch": size, "width": args.estimator_dim}
-    models: dict[str, Callable[[], al.Model]] = {
+        return Training(
+            lambda: estimator.learn(mf.histories, mf, al.AUR(mf).objective, Stop(epochs=args.epochs)),
+            lambda: assemble(mf, estimator, tensors=estimator.tensors()),
+            estimator.parameters,
+            size,
+        )
+    models: dict[str, Callable[[], al.MultVAE | al.LightGCN | al.FISM]] = {
         "multvae": lambda: al.MultVAE(hidden=args.hidden, dim=args.hidden // 2, device="cpu"),
         "lightgcn": lambda: al.LightGCN(dim=args.dim, device="cpu"),
         "fism": lambda: al.FISM(dim=args.estimator_dim, shard="items", device="cpu"),
     }
     model = models[job]()
     model.data = split.train
-    size = model.histories.batch_size(type(model).steps)  # type: ignore[attr-defined]
-
-    def fit_pairs() -> Recommender:
-        model.fit_pairs(split.train, epochs=args.epochs)
-        return model
-
-    return fit_pairs, {"batch": size, "width": args.estimator_dim}
-
-
-def tables(job: str, model: Any) -> list[torch.Tensor]:
-    """The tables that the job trains, as this process has them."""
-    part = model.estimator if job == "estimator" else model
-    return list(part.parameters())
+    return Training(
+        lambda: model.fit_pairs(split.train, epochs=args.epochs),
+        lambda: model,
+        model.parameters,
+        model.histories.batch_size(model.steps),
+    )
 
 
 def warm_up() -> None:
@@ -151,27 +168,21 @@ def work(job: str, args: argparse.Namespace) -> dict[str, Any]:
     """Train one job in this process, and tell its figures."""
     split = open_data(args)
     warm_up()
-    fit, about = model_of(job, args, split)
-    users = int((torch.from_numpy(split.train.csr.getnnz(1)) > 0).sum())
-    steps = -(-users // int(about["batch"]))
-    sent = Sent(STAGES[job])
-    before = resident(peak=False)
-    reset_peak()
-    start = time.perf_counter()
-    with watching(sent):
-        model = fit()
-    seconds, grown, peak = time.perf_counter() - start, resident(peak=True) - before, resident(peak=True)
-    held = tables(job, model)
-    numbers = sum(table.numel() for table in held)
+    made = training(job, args, split)
+    users = int((split.train.csr.getnnz(1) > 0).sum())
+    steps = -(-users // made.batch)
+    with Memory() as memory, watching(sent := Sent(STAGES[job])):
+        seconds, _ = timed(made.train)
+    numbers = sum(table.numel() for table in made.tables())
     ranks = here()
-    handed = 2 * users / steps * about["width"] if job in ("fism", "estimator") else numbers + 1
-    report = al.evaluate(model, split, k=(20, 50))
+    handed = 2 * users / steps * args.estimator_dim if job in ("fism", "estimator") else numbers + 1
+    report = al.evaluate(made.trained(), split, k=(20, 50))
     return {
         "seconds": seconds,
         "formula": 2 * (ranks.size - 1) / ranks.size * NUMBER * handed,
         "tables": numbers * NUMBER / MB,
-        "grown": grown,
-        "peak": peak,
+        "grown": memory.peak - memory.start,
+        "peak": memory.peak,
         "metrics": {name: report.mean(*where) for name, where in METRICS.items()},
         "dataset": describe(split, args.dataset),
         **sent.told(steps),
@@ -179,15 +190,14 @@ def work(job: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def together(job: str, size: int, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Do a job in so many processes."""
+    """Do a job in so many processes of torchrun."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, __file__, *sys.argv[1:], "--job", job, "--folder", folder, "--size", str(size)]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+        words = [__file__, *sys.argv[1:], "--job", job, "--folder", folder]
         loopback = "lo" if sys.platform == "linux" else "lo0"
         environment = {"GLOO_SOCKET_IFNAME": loopback, "OMP_NUM_THREADS": "1"} | os.environ
-        started = [subprocess.Popen([*words, "--rank", str(rank)], env=environment) for rank in range(size)]
-        codes = [process.wait() for process in started]
-        if any(codes):
-            sys.exit(f"{job} on {size} processes ended with the exit codes {codes}")
+        if subprocess.run([*torchrun, *words], env=environment, check=False).returncode:
+            sys.exit(f"{job} on {size} processes failed")
         return [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
 
 
@@ -222,17 +232,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3, help="epochs of each training, at least 2")
     parser.add_argument("--estimator-dim", type=int, default=256, help="dimensions of the estimator and of FISM")
     parser.add_argument("--hidden", type=int, default=256, help="units of MultVAE")
-    for name, kind in (("--job", str), ("--folder", Path), ("--size", int), ("--rank", int)):
+    for name, kind in (("--job", str), ("--folder", Path)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)  # of one of the processes
     args = parser.parse_args()
     if args.epochs < 2 or min(args.processes) < 1:
         parser.error("give at least 2 epochs and 1 process")
     if args.job is not None:
-        if args.size > 1:
-            store = f"file://{args.folder}/store"
-            dist.init_process_group("gloo", init_method=store, rank=args.rank, world_size=args.size)
-        join()
-        (args.folder / f"{args.rank}.json").write_text(json.dumps(work(args.job, args)))
+        rank = join().rank
+        (args.folder / f"{rank}.json").write_text(json.dumps(work(args.job, args)))
         return
     rows, dataset = list[Row](), {}
     for job in args.jobs:
