@@ -15,7 +15,8 @@ from aleator import ranks
 from aleator.batches import Histories
 from aleator.errors import AleatorError
 from aleator.ranks import ALONE, here
-from aleator.training.slices import WHOLE, Slice, apart, found_slice, normal_rows, per_pair, per_user
+from aleator.training.draws import normal_rows, per_pair, per_user
+from aleator.training.slices import WHOLE, Slice, apart, found_slice
 from tests.ranks.together import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it forks")

@@ -13,8 +13,9 @@ from aleator.batches import Histories
 from aleator.device import require_tables
 from aleator.errors import require
 from aleator.options import Configurable
+from aleator.training.draws import normal_rows
 from aleator.training.loop import Log, Loop, Loss, trainable
-from aleator.training.slices import WHOLE, Shard, Slice, normal_rows
+from aleator.training.slices import WHOLE, Shard, Slice
 from aleator.training.stop import Stop
 
 

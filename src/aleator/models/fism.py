@@ -17,7 +17,8 @@ from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
-from aleator.training.slices import WHOLE, Shard, Slice, found_slice, per_pair, per_user
+from aleator.training.draws import per_pair, per_user
+from aleator.training.slices import WHOLE, Shard, Slice, found_slice
 from aleator.training.stop import Stop
 from aleator.training.update import Update
 

@@ -19,7 +19,7 @@ from aleator.models.epochs import Epochs, normal
 from aleator.models.path import Path
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
-from aleator.training.slices import per_pair, per_user
+from aleator.training.draws import per_pair, per_user
 from aleator.training.stop import Stop
 from aleator.training.update import Update
 from aleator.training.watch import phase

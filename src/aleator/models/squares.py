@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products
-from aleator.training.slices import per_user
+from aleator.training.draws import per_user
 
 Negatives = Literal["all", "each", "shared"]
 """How the unobserved pairs enter the loss. All three are the same in expectation.

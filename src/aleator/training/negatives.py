@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Users
-from aleator.training.slices import per_pair
+from aleator.training.draws import per_pair
 
 
 def unobserved(users: Users, n_items: int, draws: int, generator: torch.Generator) -> Users:

@@ -7,7 +7,7 @@ same order. A process alone has all rows, and then nothing here costs anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -27,7 +27,6 @@ Shard = Literal["none", "items"]
 """What the ranks share out. "none": each has the whole table, and takes some of the users of a batch. "items": each has
 the rows of some items, and takes all users of a batch."""
 
-_ROWS = 1024  # rows of a random table that are drawn at a time
 _apart: ContextVar[bool] = ContextVar("apart", default=False)
 
 
@@ -177,24 +176,6 @@ def found_slice(n_items: int, rows: int, shard: Shard) -> Slice:
     return own
 
 
-def normal_rows(shape: Sequence[int], generator: torch.Generator, own: Slice, device: torch.device) -> Tensor:
-    """The rows of a slice of a table of N(0, 1).
-
-    On the CPU they are those of `torch.randn(shape)`, which draws the numbers of one block of rows after the other.
-    """
-    if own.whole:
-        return torch.randn(tuple(shape), generator=generator, device=device)
-    n, *rest = shape
-    made = torch.empty((own.last - own.first, *rest), device=device)
-    starts = range(0, max(n // _ROWS, 1) * _ROWS, _ROWS)
-    for start, end in zip(starts, [*starts[1:], n], strict=True):
-        block = torch.randn((end - start, *rest), generator=generator, device=device)
-        a, b = max(start, own.first), min(end, own.last)
-        if a < b:
-            made[a - own.first : b - own.first] = block[a - start : b - start]
-    return made
-
-
 @contextmanager
 def collected(
     tensors: dict[str, Tensor], slices: Mapping[str, Slice], beside: Path | None
@@ -226,23 +207,3 @@ def _collected(tensor: Tensor, own: Slice, file: Path) -> Tensor:
     into = torch.from_file(str(file), shared=True, size=numbers, dtype=tensor.dtype).view(shape)
     own.ranks.collect(tensor, into, own.rows)
     return into
-
-
-Draw = Callable[..., Tensor]
-"""A function that draws a tensor of a size, such as torch.rand."""
-
-
-def per_user(draw: Draw, users: Users, *width: int, generator: torch.Generator) -> Tensor:
-    """[B, *width] what is drawn for the users of a batch. It does not depend on how many ranks share the batch."""
-    of, device = users.within, users.item.device
-    if of is None:
-        return draw((len(users), *width), generator=generator, device=device)
-    return draw((of.n_users, *width), generator=generator, device=device)[of.users]
-
-
-def per_pair(draw: Draw, users: Users, *width: int, generator: torch.Generator) -> Tensor:
-    """[n, *width] the same for the pairs of a batch."""
-    of, device = users.within, users.item.device
-    if of is None:
-        return draw((len(users.item), *width), generator=generator, device=device)
-    return draw((of.n_pairs, *width), generator=generator, device=device)[of.pairs]

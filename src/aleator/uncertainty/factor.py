@@ -17,8 +17,9 @@ from aleator.kernels.fold_in import padded, with_new_items
 from aleator.kernels.ragged import history_products, pair_products
 from aleator.options import Among, Between, Ranges
 from aleator.ranking.contributions import Terms
+from aleator.training.draws import normal_rows
 from aleator.training.row_adam import RowAdam
-from aleator.training.slices import Shard, Slice, found_slice, normal_rows
+from aleator.training.slices import Shard, Slice, found_slice
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective

@@ -19,7 +19,8 @@ from torch import Tensor
 from aleator.batches import Histories
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
 from aleator.progress import beat
-from aleator.training.slices import WHOLE, Slice, normal_rows
+from aleator.training.draws import normal_rows
+from aleator.training.slices import WHOLE, Slice
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.step import shorter

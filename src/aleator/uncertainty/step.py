@@ -21,7 +21,8 @@ from torch import Tensor
 from aleator.batches import Users
 from aleator.device import budget
 from aleator.kernels.ragged import add_by_item, add_cross, history_sum, pair_products, row_dots, triton_kernels
-from aleator.training.slices import WHOLE, Slice, apart, per_pair
+from aleator.training.draws import per_pair
+from aleator.training.slices import WHOLE, Slice, apart
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 
