@@ -27,10 +27,6 @@ _PATIENCE = 1800.0  # seconds, if the environment names none
 _NUMBERS = 1 << 22  # of a table that are sent at a time when it is collected
 
 
-class Lost(AleatorError):
-    """The error of a rank whose group has come apart."""
-
-
 @dataclass(eq=False)
 class Ranks:
     """The group of ranks that this process belongs to, and its number there."""
@@ -222,7 +218,7 @@ def _answered() -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:
-        raise Lost(
+        raise AleatorError(
             f"another of the {dist.get_world_size()} processes ended or did not answer",
             "see what it said, and start the same command again, which goes on from the checkpoint if there is one",
         ) from None
