@@ -24,6 +24,7 @@ FLOORS = [  # from low to high: a room may import itself and what stands on a lo
     ["data"],
     ["recipe"],
     ["checkpoint"],
+    ["ranks"],
     ["batches", "device", "options", "usual"],
     ["engines"],
     ["kernels"],

@@ -18,6 +18,16 @@ from aleator.progress import beat
 
 
 @dataclass(frozen=True)
+class Within:
+    """Where the users of a part lie in the batch that several ranks share."""
+
+    users: slice
+    pairs: slice
+    n_users: int  # of the whole batch
+    n_pairs: int
+
+
+@dataclass(frozen=True)
 class Users:
     """A batch of B users and their histories, ragged: n history items in all, those of a user side by side."""
 
@@ -27,12 +37,15 @@ class Users:
     weight: Tensor  # [n] weight of each pair
     size: Tensor  # [B] items in each history
     trained: bool = False  # True promises that all of them were trained on and have a history
+    within: Within | None = None  # the batch that they are a part of, for what is drawn at random for all of it
 
     def __len__(self) -> int:
         return len(self.index)
 
     def among(self, items: Tensor) -> tuple[Tensor, Tensor]:
         """The history items that are among `items` (sorted ids): their rows in the batch, and their places in `items`."""
+        if not len(items):
+            return self.row[:0], self.item[:0]
         place = torch.searchsorted(items, self.item).clamp_max(len(items) - 1)
         inside = items[place] == self.item
         return self.row[inside], place[inside]
@@ -48,6 +61,7 @@ class Users:
             self.weight[a:b],
             self.size[first:last],
             self.trained,
+            Within(slice(first, last), slice(a, b), len(self), len(self.item)),
         )
 
     @staticmethod

@@ -14,6 +14,7 @@ import torch
 
 from aleator.errors import AleatorError, require
 from aleator.progress import note
+from aleator.ranks import here
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,6 +122,8 @@ def _halve() -> None:
     global _halved
     if _halved == _HALVINGS:
         raise AleatorError("the memory of the GPU is too small", "take a smaller dim or batch_size, or device cpu")
+    if here().size > 1:  # ranks with blocks of unlike sizes would wait for different things
+        raise AleatorError("the memory of a GPU ran out", "start more processes, or take a smaller dim or batch_size")
     _halved += 1
     torch.cuda.empty_cache()
     note(f"the memory of the GPU ran out; it goes on in blocks of 1/{2**_halved} of the size")
@@ -168,7 +171,7 @@ def _all_memory() -> int:
 
 def require_memory(needed: int, device: torch.device, what: str) -> None:
     """Refuse `what` if it needs more memory than is free. The message says how much it needs."""
-    have = free_memory(device)
+    have = free_memory(device) // (here().local if device.type == "cpu" else 1)
     require(
         needed <= have,
         f"{what} needs {needed / 2**30:.1f} GiB and {have / 2**30:.1f} GiB are free on {device}",

@@ -42,9 +42,11 @@ from aleator.ranking.scan import Scan, available
 from aleator.ranking.similar import similar
 from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
+from aleator.ranks import here, join
 from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
 from aleator.training.journal import kept_in
 from aleator.training.loop import Log
+from aleator.training.slices import Slice, collected
 from aleator.training.update import Update
 from aleator.training.watch import Watcher, watching
 from aleator.usual import as_usual
@@ -128,6 +130,7 @@ class Recommender(Configurable, ABC):
             The fitted recommender itself.
         """
         split = as_split(data)
+        join()
         keeping = nullcontext() if checkpoint is None else self.kept_in(checkpoint, split, resume)
         with keeping, self._watched("fitting", callback):
             self.updated, self.notes = {}, []
@@ -137,6 +140,7 @@ class Recommender(Configurable, ABC):
     def kept_in(self, folder: Place, data: Split | Interactions, resume: bool = True) -> AbstractContextManager[None]:
         """Inside, the fit on this data is kept in a folder: `fit(checkpoint=)`, for a fit and its `save` together."""
         split = as_split(data)
+        join()
         data_of = [split.name, split.valid_by, *(part.identity for part in (split.train, split.valid, split.test))]
         options = [type(self).__name__, self.asked_for()]
         return kept_in(folder, {"data": data_of, "options": options, "device": str(self.torch_device)}, resume)
@@ -179,6 +183,7 @@ class Recommender(Configurable, ABC):
         update = Update(grow(self.fitted, new, duplicates), self.updated, epochs)
         told = f"epochs is {epochs}, but {type(self).__name__} does not train on from what it learned"
         require(epochs is None or self.goes_on, told, "leave epochs out")
+        self._require_rows("an update")
         made = self._apart()
         with self._watched("updating", callback):
             made.take_in(update)
@@ -260,6 +265,16 @@ class Recommender(Configurable, ABC):
         """
         most = None if self.conventions.checks_everyone else times * budget(self.torch_device).monitored_users
         return HeldOut(fitted, held, self.torch_device, tail=tail, most_users=most, seed=self.seed)
+
+    @property
+    def slices(self) -> Mapping[str, Slice]:
+        """The tensors of `pack` that are shared out over several processes, by name. This one has some of their rows."""
+        return {}
+
+    def _require_rows(self, what: str) -> None:
+        """Refuse what needs all rows of the tables."""
+        told = f"{what} needs the whole model, and this one is shared out over {here().size} processes"
+        require(not self.slices, told, "save it, and load it in one process")
 
     @property
     def torch_device(self) -> torch.device:
@@ -347,6 +362,7 @@ class Recommender(Configurable, ABC):
         Returns:
             Ids and vectors of these users and of all items, and a mask of the trained items.
         """
+        self._require_rows("making vectors")
         return vectors(self if lam is None else self.at(lam), users, rank)
 
     def user_vector(
@@ -365,6 +381,7 @@ class Recommender(Configurable, ABC):
         Returns:
             The vector, [dim], as `vectors` gives it for the same history.
         """
+        self._require_rows("making vectors")
         of = self if lam is None else self.at(lam)
         (made,) = user_vectors(of, of.users({"newcomer": history}), rank)
         return made.reshape(-1)
@@ -452,6 +469,7 @@ class Recommender(Configurable, ABC):
                 that is added to this score), rest, exact, and the titles title and history_title if the data has
                 titles. A model whose expectation does not follow from a history has NaN in adds_to_expectation.
         """
+        self._require_rows("an explanation")
         return explained(self if lam is None else self.at(lam), users, items, n)
 
     def similar_items(self, items: Any, k: int = 10, *, lam: float | None = None) -> Any:
@@ -471,6 +489,7 @@ class Recommender(Configurable, ABC):
                 interactions of the similar item), tail (whether it is a tail item), and the titles title and
                 similar_title if the data has titles. An item without a training interaction has no rows.
         """
+        self._require_rows("finding similar items")
         return similar(self if lam is None else self.at(lam), items, k)
 
     def rerank(self, candidates: Any, k: int | None = None, *, missing: Missing = "error") -> Any:
@@ -545,6 +564,7 @@ class Recommender(Configurable, ABC):
         Saving and loading keep it, on any device. An AUR has the same one at every lam, since lam changes no vector of an
         item. Another fit has another one, unless it learned the same to the bit.
         """
+        self._require_rows("the fingerprint")
         learned, tensors = self.pack()
         about = {"kind": type(self).__name__, "options": self.options(), "learned": learned}
         return folders.fingerprint(about | {"data": self.fitted.fingerprint}, tensors)
@@ -553,18 +573,27 @@ class Recommender(Configurable, ABC):
         """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.
 
         The folder holds the training interactions too, which `recommend` needs. If saving fails, an older model in the
-        folder stays as it was.
+        folder stays as it was. Of several processes that were fitted together, the first one writes. It collects tables
+        that are shared out, so every process has to call this.
 
         Args:
             folder: Where to save. It must be new or empty, or hold a model, which is replaced.
         """
-        about, tensors = folders.pack_data(self.fitted)
+        fitted = self.fitted
         learned, more = self.pack()
         try:
             finite(more)
         except ValueError as error:
             told = f"this {type(self).__name__} cannot be saved: {error}"
             raise AleatorError(told, "fit it again, with a lower learning rate or on other data") from None
+        first = here().rank == 0
+        with collected(more, self.slices, folders.check_target(folder) if first else None) as all_rows:
+            if first:
+                self._write(folder, fitted, learned, all_rows)
+
+    def _write(self, folder: Place, fitted: Interactions, learned: dict[str, Any], more: dict[str, Tensor]) -> None:
+        """Write what `pack` gave, with all rows, and the data."""
+        about, tensors = folders.pack_data(fitted)
         versions = {
             "aleator": __version__,
             "numpy": np.__version__,

@@ -109,6 +109,16 @@ def test_memory_is_that_of_fresh_processes(tmp_path: Path) -> None:
     assert all(row["ours"] > 50 for row in told["rows"])  # megabytes; torch alone takes more
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
+def test_processes_that_fit_together_stand_beside_one(tmp_path: Path) -> None:
+    small = ("--estimator-dim", 4, "--processes", 1, 2, "--jobs", "estimator", "--epochs", 2)
+    alone, two = run("ranks", *WORLD, *small, folder=tmp_path, device=False)["rows"]
+    assert (alone["job"], two["job"]) == ("estimator, 1", "estimator, 2")
+    assert two["more"]["bytes"] == pytest.approx(two["more"]["formula"], rel=1e-2)  # and the loss of an epoch
+    assert float(two["more"]["off"]) <= 1e-4
+    assert 2 * two["more"]["tables"] == alone["more"]["tables"]
+
+
 def test_a_batch_is_killed_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     sizes = ("--few", 40, "--estimator-dim", 4, "--per-part", 10, "--kills", 1, "--k", 5)
     told = run("batch", *WORLD, "--per-user", 60, *sizes, folder=tmp_path)

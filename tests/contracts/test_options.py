@@ -130,7 +130,9 @@ def cases() -> Iterator[Any]:
         name = label.partition(" ")[0]
         kind: type[Configurable] = MODELS[name] if name in MODELS.classes else ESTIMATORS[name]
         for option in kind.option_names():
-            if option != "device":  # tests have one device; a name that is none of it is refused elsewhere
+            # tests have one device; a name that is none of it is refused elsewhere. One process shares nothing out: see
+            # tests/ranks
+            if option not in ("device", "shard"):
                 other = SPECIAL.get(label, {}).get(option, OTHER[option])
                 yield pytest.param(name, base, option, other, id=f"{label} {option}")
 

@@ -56,8 +56,8 @@ def test_there_may_be_more_draws_than_pairs_of_users_and_items(users: Users) -> 
     torch.testing.assert_close(pair_products(p, q, others), (p @ q.T)[others.row, others.item])
 
 
-def test_whole_numbers_stay_below_their_bounds() -> None:
-    bound = torch.tensor([1, 2, 5, 0, -3]).repeat(2000)
-    drawn = whole_below(bound, torch.Generator().manual_seed(0)).view(-1, 5)
+def test_whole_numbers_stay_below_their_bounds(users: Users) -> None:
+    bound = torch.tensor([1, 2, 5, 0, -3]).repeat(len(users.item), 100)
+    drawn = whole_below(bound, users, torch.Generator().manual_seed(0)).view(-1, 5)
     assert drawn.amin(0).tolist() == [0] * 5
     assert drawn.amax(0).tolist() == [0, 1, 4, 0, 0]

@@ -243,7 +243,9 @@ def test_a_log_variance_depends_on_the_history_alone() -> None:
 
 def test_factors_are_the_log_variance_taken_apart() -> None:
     made, users = estimator(activation="relu"), batch(weights())
-    p, q = made.factors(users)
+    factors = made.factors(users)
+    assert factors is not None
+    p, q = factors
     torch.testing.assert_close(p @ q.T, made.log_variance(users))
 
 

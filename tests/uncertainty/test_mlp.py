@@ -57,7 +57,7 @@ def test_the_loss_of_a_step_and_its_gradient_are_those_of_the_reference(objectiv
     r = 0.3 * torch.randn(4, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     reference = objective.reference(r, hot, literal(made, hot))
     gradients = torch.autograd.grad(reference, made.parameters())
-    p, q = made.factors(users)
+    p, q = made.user_factors(users), made.q
     part = PairLoss(users, p.detach(), q.detach(), Fixed(r), objective)
     assert float(part.backward(6)) == pytest.approx(float(reference), rel=1e-12)
     inner = torch.autograd.grad(p, made.parameters()[:-1], part.dp)

@@ -47,8 +47,10 @@ from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.listed import listed
 from aleator.ranking.vectors import Factors
+from aleator.ranks import here
 from aleator.recommender import Place, Recommender, Who
 from aleator.training.loop import Log, epochs_of
+from aleator.training.slices import Slice
 from aleator.training.stop import Stop
 from aleator.training.update import Update
 from aleator.training.watch import Watcher, ended_by, phase
@@ -178,6 +180,8 @@ class AUR(Recommender):
 
     def _check_joint(self) -> None:
         require(not self.contenders, "joint training takes one model", "give a model")
+        shard = self.estimator.options().get("shard", "none")
+        require(shard == "none", "joint training takes the rows of all items", 'give the estimator shard="none"')
         check_joint(self.model, self.floor)
         require(
             self.residuals in ("auto", "in-sample") and self.unobserved in ("auto", "model"),
@@ -273,8 +277,8 @@ class AUR(Recommender):
             try:
                 self._fit_model(model, cache, fitted, held_out)
             except AleatorError as error:
-                if len(self.left_out) + 1 == len(self.entrants) or ended_by(error):
-                    raise
+                if len(self.left_out) + 1 == len(self.entrants) or ended_by(error) or here().size > 1:
+                    raise  # of several processes, the others have not left it out
                 self.left_out.append(f"{type(model).__name__} was left out: {error.problem}")
             else:
                 entries += self._entries(model, held_out)
@@ -575,6 +579,10 @@ class AUR(Recommender):
         return self.tail_items.to(self.torch_device)
 
     # Saving and loading
+
+    @property
+    def slices(self) -> Mapping[str, Slice]:
+        return {**self.model.slices, **{f"estimator.{name}": own for name, own in self.estimator.slices.items()}}
 
     def options(self) -> dict[str, Any]:
         return super().options() | {

@@ -66,7 +66,7 @@ class Blended:
             return {"log": None if estimator.log is None else estimator.log.to_dict()}, estimator.tensors()
 
         def take(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-            fit(tensors, estimator.learned, n_items=self.model.fitted.n_items)
+            fit(tensors, estimator.learned, n_items=estimator.take_rows(self.model.fitted.n_items, tensors))
             estimator.log = typed(Log | None, without_nan(facts["log"]), "the log")
             estimator.set_tensors({name: value.to(self.model.torch_device) for name, value in tensors.items()})
 

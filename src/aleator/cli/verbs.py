@@ -46,6 +46,7 @@ from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
 from aleator.evaluation.protocols import evaluate as run_evaluate
+from aleator.ranks import join
 from aleator.recipe import DEFAULT_RECIPE, Empty, RecipeName
 from aleator.recommender import Recommender
 
@@ -86,8 +87,10 @@ def fit(
 ) -> None:
     """Fit a model and the uncertainty estimator beside it, and save both.
 
-    While the fit runs, it is kept in OUT.fit. The same command goes on from there if it was interrupted.
+    While the fit runs, it is kept in OUT.fit. The same command goes on from there if it was interrupted. Processes that
+    torchrun or SLURM starts with this command fit together, and the first one saves.
     """
+    ranks = join()
     recommender = build(
         model,
         parse_settings(config, set),
@@ -104,6 +107,8 @@ def fit(
     with recommender.kept_in(f"{out}.fit", opened, resume):  # beside the target, which may hold an older model
         recommender.fit(opened)
         recommender.save(out)
+    if ranks.rank:
+        return
     seconds = time.perf_counter() - start
     read = opened.train if isinstance(opened, Split) else opened
     told = {"out": str(out), **_about_fit(recommender, seconds), "notes": [*read.notes, *recommender.notes]}

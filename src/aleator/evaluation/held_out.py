@@ -15,6 +15,7 @@ from aleator.device import in_smaller_blocks
 from aleator.evaluation.metrics import ndcg, recall
 from aleator.ranking.blend import discounts
 from aleator.ranking.top import blocks, hide, top_blends, top_k
+from aleator.ranks import here
 
 K, TAIL_K = 20, 50  # cut-offs of the overall metrics and of the tail's
 
@@ -125,4 +126,6 @@ class HeldOut:
                     kept.append(value)
             for kept, values_of_batch in zip(found, batch, strict=True):
                 kept.append(torch.stack(values_of_batch))
-        return Measured(*(torch.cat(kept, 1) for kept in found))
+        figures = [torch.cat(kept, 1) for kept in found]
+        here().broadcast(*figures)  # all ranks choose by the same figures, to the last bit
+        return Measured(*figures)

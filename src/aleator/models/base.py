@@ -387,8 +387,12 @@ class Model(Recommender):
         mine = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
         self.map = Map.restore(mine.pop("map.x"), mine.pop("map.y")) if "map.x" in mine else None
         shapes = {**self.learned, **(FactorTable.shapes if "user_factors" in mine else {})}
-        fit(mine, shapes, n_users=self.fitted.n_users, n_items=self.fitted.n_items)
+        fit(mine, shapes, n_users=self.fitted.n_users, n_items=self.take_rows(mine))
         self.set_tensors(mine)
+
+    def take_rows(self, tensors: Mapping[str, Tensor]) -> int:
+        """The rows of the item tables: all items, unless tables that are shared out come from a journal."""
+        return self.fitted.n_items
 
 
 def _with_ones(table: Tensor) -> Tensor:

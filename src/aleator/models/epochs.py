@@ -13,7 +13,9 @@ from aleator.batches import Histories
 from aleator.device import require_tables
 from aleator.errors import require
 from aleator.options import Configurable
+from aleator.training.draws import normal_rows
 from aleator.training.loop import Log, Loop, Loss, trainable
+from aleator.training.slices import WHOLE, Shard, Slice
 from aleator.training.stop import Stop
 
 
@@ -53,6 +55,7 @@ class Epochs(Configurable):
         *,
         seed: int,
         weight_decay: float = 0.0,
+        shard: Shard = "none",
     ) -> Log:
         """Minimise `loss` in the parameters, in place. It is a sum over the users of a batch."""
         loop = Loop(
@@ -64,15 +67,18 @@ class Epochs(Configurable):
             patience=self.patience,
             check_every=self.check_every,
             seed=seed,
+            shard=shard,
             label=type(self).__name__,
         )
         with trainable(parameters):
             return loop.minimise(loss, parameters, histories, stop)
 
 
-def normal(*shapes: Sequence[int], seed: int, device: torch.device, spread: float = 0.01) -> list[Tensor]:
-    """Random parameters to start from, N(0, spread^2) each."""
-    require_tables(*shapes, device=device)
+def normal(
+    *shapes: Sequence[int], seed: int, device: torch.device, spread: float = 0.01, own: Slice = WHOLE
+) -> list[Tensor]:
+    """Random parameters to start from, N(0, spread^2) each. Of item tables, the rows of the slice `own`."""
+    require_tables(*((own.rows_of(n), *rest) for n, *rest in shapes), device=device)
     generator = torch.Generator().manual_seed(seed)
-    drawn = [spread * torch.randn(tuple(shape), generator=generator) for shape in shapes]
+    drawn = [spread * normal_rows(shape, generator, own, torch.device("cpu")) for shape in shapes]
     return [table.to(device) for table in drawn]

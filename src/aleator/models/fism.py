@@ -17,6 +17,8 @@ from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
+from aleator.training.draws import per_pair, per_user
+from aleator.training.slices import WHOLE, Shard, Slice, found_slice
 from aleator.training.stop import Stop
 from aleator.training.update import Update
 
@@ -35,6 +37,8 @@ class FISM(Epochs, Model):
     less is known of a user. With `history_dropout` the model sees short histories in training. In each step a user draws
     a rate between 0 and this number, and each item of the history is dropped with that rate. The loss still asks for all
     items.
+
+    With `shard="items"`, each of several processes has the rows of some of the items in z and q (see `ranks.py`).
     """
 
     dim: int | Literal["auto"] = "auto"  # dimensions of z and q: an eighth of the items, at most 1024
@@ -46,9 +50,13 @@ class FISM(Epochs, Model):
     lr: float = 1e-3  # learning rate of AdamW
     check_every: int = 1  # epochs between two checks of the validation Recall@20
     negatives: Negatives = "all"  # unobserved pairs in the loss: all, or drawn for each user or each batch
+    shard: Shard = "none"  # what several processes share out: users of a batch, or "items", each with rows of its own
 
     z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
     q: Tensor = field(init=False)  # [n_items, dim] for candidates; with biases they are the last of dim + 1 columns
+
+    own: Slice = field(default=WHOLE, init=False)  # the items whose rows this process has
+    _last: tuple[Users, Tensor, int, Tensor] | None = field(default=None, init=False)  # a batch, z, its version, and p
 
     learned: ClassVar[Mapping[str, str]] = {"z": "[n_items, dim]", "q": "[n_items, width]"}
     weighs_negatives: ClassVar[bool] = True
@@ -68,11 +76,14 @@ class FISM(Epochs, Model):
         require(self.alpha > 0, f"alpha is {self.alpha}", "give an alpha above 0")
         require(self.weight_decay >= 0, f"weight_decay is {self.weight_decay}", "give at least 0")
         require(0 <= self.history_dropout <= 1, f"history_dropout is {self.history_dropout}", "give a rate from 0 to 1")
+        told = f"negatives is {self.negatives} and the items are shared out"
+        require(self.shard == "none" or self.negatives == "all", told, 'give negatives="all" or shard="none"')
 
     def learn(self, stop: Stop) -> None:
         n_items = self.fitted.n_items
         shape = n_items, min(max(n_items // 8, 1), 1024) if self.dim == "auto" else self.dim
-        self.z, self.q = normal(shape, shape, seed=self.seed, device=self.torch_device)
+        self.own = Slice.of(n_items, self.shard)
+        self.z, self.q = normal(shape, shape, seed=self.seed, device=self.torch_device, own=self.own)
         if self.bias:
             self.q = torch.cat([self.q, torch.zeros_like(self.q[:, :1])], 1)
         self.go_on(stop)
@@ -83,7 +94,13 @@ class FISM(Epochs, Model):
 
     def go_on(self, stop: Stop) -> None:
         self.log = self.minimise(
-            self.loss, self.parameters(), self.histories, stop, seed=self.seed, weight_decay=self.weight_decay
+            self.loss,
+            self.parameters(),
+            self.histories,
+            stop,
+            seed=self.seed,
+            weight_decay=self.weight_decay,
+            shard=self.shard,
         )
 
     def expand(self, update: Update, before: Histories) -> None:
@@ -98,11 +115,11 @@ class FISM(Epochs, Model):
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         """The squared error summed over a batch."""
         keep = self._kept(users, generator)
-        less, ratio = self._own(users, keep) if self.excludes_itself else (None, None)
+        less, ratio = self._without(users, keep) if self.excludes_itself else (None, None)
         return squared_error(
             self._summed(users, keep),
             self.q,
-            users,
+            self.own.pairs(users)[0],
             self.mu,
             negatives=self.negatives,
             draw=generator,
@@ -115,8 +132,8 @@ class FISM(Epochs, Model):
         """[n] 1 for each history item that is summed, 0 for one that is dropped. Without `draw` none is dropped."""
         if self.history_dropout == 0 or draw is None:
             return torch.ones_like(users.item, dtype=self.z.dtype)
-        rate = self.history_dropout * torch.rand(len(users), generator=draw, device=users.item.device)
-        drawn = torch.rand(len(users.item), generator=draw, device=users.item.device)
+        rate = self.history_dropout * per_user(torch.rand, users, generator=draw)
+        drawn = per_pair(torch.rand, users, generator=draw)
         return (drawn >= rate[users.row]).to(self.z.dtype)
 
     def _count(self, users: Users, keep: Tensor) -> Tensor:
@@ -125,24 +142,49 @@ class FISM(Epochs, Model):
 
     def _summed(self, users: Users, keep: Tensor) -> Tensor:
         """[B, dim] p of each user, from the items to keep. With biases the last of dim + 1 columns is 1."""
-        p = history_sum(self.z, users, keep * self._count(users, keep).clamp_min(1).rsqrt())
+        pairs, which = self.own.pairs(users)
+        weight = keep * self._count(users, keep).clamp_min(1).rsqrt()
+        p = self.own.sum(history_sum(self.z, pairs, weight[which]))
         return torch.cat([p, p.new_ones(len(p), 1)], 1) if self.bias else p
 
-    def _own(self, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
+    def _without(self, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
         """`less` and `ratio` [n], with which (r - less) ratio is r from the rest of the history, for each of its items.
 
+        They are those of the pairs whose items have their rows here.
         An item adds `own` to its own score through p, and the size of the rest makes the ratio sqrt(size / (size - 1)).
         The bias b has no part in it: (own + r' + b - less) ratio = r' ratio + b. If there is no rest, r' is 0.
         """
-        count = self._count(users, keep)
-        rest = count - keep
+        pairs, which = self.own.pairs(users)
+        count = self._count(users, keep)[which]
+        rest = count - keep[which]
         ratio = torch.where(rest > 0, (count / rest.clamp_min(1)).sqrt(), 1.0)
-        own = (self.z * self.q[:, : self.z.shape[1]]).sum(1).index_select(0, users.item)
-        less = own * (keep * count.clamp_min(1).rsqrt())
-        return (less + self.q[:, -1].index_select(0, users.item) * (1 - 1 / ratio) if self.bias else less), ratio
+        own = (self.z * self.q[:, : self.z.shape[1]]).sum(1).index_select(0, pairs.item)
+        less = own * (keep[which] * count.clamp_min(1).rsqrt())
+        return (less + self.q[:, -1].index_select(0, pairs.item) * (1 - 1 / ratio) if self.bias else less), ratio
 
-    def raw_factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        return self._summed(users, self._kept(users)), self.q
+    def raw_factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
+        return (self._summed(users, self._kept(users)), self.q) if self.own.whole else None
+
+    def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        return super().raw_block(users, items) if self.own.whole else self.own.products(self._p(users), self.q, items)
+
+    def raw_pairs(self, users: Users) -> Tensor:
+        return super().raw_pairs(users) if self.own.whole else self.own.pair_products(self._p(users), self.q, users)
+
+    def _p(self, users: Users) -> Tensor:
+        """p of a batch, which the ranks send each other once: an estimator asks for pairs and for blocks of a batch."""
+        last = self._last
+        if last is None or last[0] is not users or last[1] is not self.z or last[2] != self.z._version:
+            self._last = last = users, self.z, self.z._version, self._summed(users, self._kept(users))
+        return last[3]
+
+    @property
+    def slices(self) -> Mapping[str, Slice]:
+        return {} if self.own.whole else {"model.z": self.own, "model.q": self.own}
+
+    def take_rows(self, tensors: Mapping[str, Tensor]) -> int:
+        self.own = found_slice(self.fitted.n_items, len(tensors["z"]), self.shard)
+        return self.own.rows_of(self.fitted.n_items)
 
     def raw_terms(self, users: Users, items: Tensor) -> Tensor:
         """<z_j, q_i> / sqrt(size of the history). The bias is the rest."""
@@ -153,6 +195,8 @@ class FISM(Epochs, Model):
         """The expectation from the rest of the history, as in training. None if training did not leave items out."""
         if not self.excludes_itself:
             return None
-        less, ratio = self._own(users, self._kept(users))
+        less, ratio = (
+            self.own.spread(each, self.own.pairs(users)[1]) for each in self._without(users, self._kept(users))
+        )
         scores = (self.raw_pairs(users) - less) * ratio
         return scores if self.map is None else self.map(scores)

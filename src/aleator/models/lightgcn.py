@@ -42,6 +42,8 @@ class LightGCN(Epochs, Model):
       Factors have length 1, so that scores are cosines.
 
     The last two see only differences of scores, so r_ui is the score calibrated to the label's scale.
+
+    Of several processes that fit together, each smooths over the whole graph, and takes some of the users of a batch.
     """
 
     dim: int = 128  # dimensions of the embeddings

@@ -19,6 +19,7 @@ from aleator.models.epochs import Epochs, normal
 from aleator.models.path import Path
 from aleator.models.squares import Negatives, squared_error
 from aleator.options import Among, Between, Ranges
+from aleator.training.draws import per_pair, per_user
 from aleator.training.stop import Stop
 from aleator.training.update import Update
 from aleator.training.watch import phase
@@ -153,12 +154,12 @@ class MultVAE(Epochs, Model):
 
     def loss(self, users: Users, generator: torch.Generator) -> Tensor:
         """The objective summed over a batch."""
-        device, keep = users.item.device, None
+        keep = None
         if self.dropout_used:
-            drawn = torch.rand(len(users.item), generator=generator, device=device)
+            drawn = per_pair(torch.rand, users, generator=generator)
             keep = (drawn >= self.dropout_used) / (1 - self.dropout_used)
         mean, log_variance = self._encode(users, keep)
-        noise = torch.randn(mean.shape, generator=generator, device=device) if self.sample else 0
+        noise = per_user(torch.randn, users, self.dim, generator=generator) if self.sample else 0
         x = self._decode(mean + noise * (log_variance / 2).exp())
         divergence = (mean.square() + log_variance.exp() - log_variance - 1).sum() / 2 if self.kl else 0
         error = squared_error(x, self.item_factors, users, self.mu, negatives=self.negatives, draw=generator)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from aleator.batches import Users
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products
+from aleator.training.draws import per_user
 
 Negatives = Literal["all", "each", "shared"]
 """How the unobserved pairs enter the loss. All three are the same in expectation.
@@ -56,7 +57,7 @@ def _error(product: Tensor, less: Tensor | None, ratio: Tensor | None) -> Tensor
 def _drawn(scores: Tensor, users: Users, mu: float, negatives: Negatives, draw: torch.Generator) -> Tensor:
     """[B, n_items] 1 for each unobserved pair that was drawn, 0 for all others."""
     if negatives == "each":
-        drawn = (torch.rand(scores.shape, generator=draw, device=scores.device) < mu).to(scores.dtype)
+        drawn = (per_user(torch.rand, users, scores.shape[1], generator=draw) < mu).to(scores.dtype)
     else:  # floor(mu * n_items) items, as the released program draws them
         n_items = scores.shape[1]
         pick = torch.randperm(n_items, generator=draw, device=scores.device)[: int(mu * n_items)]

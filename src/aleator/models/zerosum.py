@@ -57,4 +57,4 @@ def another_of_the_user(users: Users, generator: torch.Generator) -> Tensor:
     """[n] the index of a random other pair of the same user, or of the pair itself if the user has no other."""
     size, first = users.size[users.row], (users.size.cumsum(0) - users.size)[users.row]
     inside = torch.arange(len(size), device=size.device) - first
-    return first + (inside + 1 + whole_below(size - 1, generator)) % size
+    return first + (inside + 1 + whole_below(size - 1, users, generator)) % size

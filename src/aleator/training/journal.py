@@ -4,6 +4,9 @@ A fit is a program without chance: the same data, options and threads take the s
 goes on runs the whole program again. A step that the journal holds returns at once with what it found before. The
 training that was running goes on after the last step that it saved. All else is computed again.
 
+Several ranks each keep a journal, in folders of their own that may lie on different disks. They save at the same steps. A
+fit goes on from what all of them have.
+
 Steps lie inside each other: the fit of a model has trainings in it. Once a step is done, what is inside it is deleted.
 """
 
@@ -32,6 +35,7 @@ from aleator.errors import AleatorError, require
 from aleator.locks import locked
 from aleator.paths import as_path
 from aleator.progress import note
+from aleator.ranks import here
 from aleator.signals import leaves, leaving
 from aleator.training import whole
 from aleator.version import __version__
@@ -102,17 +106,33 @@ class Step:
         self.name = "" if journal is None else ".".join(f"{number:04}" for number in journal.inside)
         self.saves, self.next = 0, _clock() + EVERY
 
-    def found(self) -> whole.Content | None:
-        """The result of the step, if the journal has it."""
-        return None if self.journal is None else self.journal.newest(self.name, "done", self.label)
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a journal."""
+        return self.journal is not None
 
-    def state(self) -> whole.Content | None:
-        """The newest state of the training, if the journal has one."""
+    def found(self) -> whole.Content | None:
+        """The result of the step, if the journal has it, and those of all ranks do."""
         if self.journal is None:
             return None
-        files = self._latest()
-        self.saves = int(files[-1].name.split("-")[2]) if files else 0
-        return self.journal.newest(self.name, "state", self.label)
+        found = self.journal.newest(self.name, "done", self.label)
+        return None if here().any(found is None) else found
+
+    def state(self) -> whole.Content | None:
+        """The newest state of the training, if the journal has one. Of several ranks, the newest of all."""
+        if self.journal is None:
+            return None
+        while True:
+            files = self._latest()
+            found = self.journal.newest(self.name, "state", self.label)
+            files = [path for path in files if path.exists()]  # without those that are damaged
+            self.saves = _number(files[-1]) if files and found is not None else 0
+            saves = [int(each) for each in here().gather(torch.tensor([self.saves]), [1] * here().size)]
+            if len(set(saves)) == 1:
+                return found
+            for path in files:
+                if _number(path) > min(saves):
+                    delete(path)
 
     def _latest(self) -> list[Path]:
         """The files of the latest states. Older ones are deleted."""
@@ -142,10 +162,16 @@ class Step:
         """Keep the result of the step, and delete what is inside it."""
         if self.journal is None:
             return
-        if self.journal.write(f"{self.name}-done", {"label": self.label, "facts": facts}, tensors):
+        written = self.journal.write(f"{self.name}-done", {"label": self.label, "facts": facts}, tensors)
+        if not here().any(not written):
             for path in self.journal.files():
                 if path.name.startswith((f"{self.name}.", f"{self.name}-state")):
                     delete(path)
+
+
+def _number(path: Path) -> int:
+    """Which save of its step the file of a state is."""
+    return int(path.name.split("-")[2])
 
 
 @contextmanager
@@ -207,7 +233,9 @@ def kept_in(folder: str | os.PathLike[str], about: dict[str, Any], resume: bool 
     If the folder holds an unfinished fit of the same data and options, that one goes on. One of others is refused. With
     `resume` off, it is deleted. `about` says what the data and the options are, as a dict for JSON.
     """
-    place = as_path(folder)
+    place, ranks = as_path(folder), here()
+    if ranks.size > 1:
+        place, about = place / f"rank-{ranks.rank}", {**about, "processes": ranks.size}
     with ExitStack() as stack:
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -227,9 +255,12 @@ def kept_in(folder: str | os.PathLike[str], about: dict[str, Any], resume: bool 
             raise
         finally:
             _journal.reset(before)
+        ranks.wait()  # what the others still have to do may need all journals again
         _empty(place)
     with suppress(OSError):
         place.rmdir()
+        if ranks.size > 1:
+            place.parent.rmdir()
 
 
 def _prepare(place: Path, about: dict[str, Any], resume: bool) -> None:

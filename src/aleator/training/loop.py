@@ -3,6 +3,10 @@
 A step needs no round trip between the host and the device. The host knows the sizes of the histories and cuts the
 batches by them. The device adds up the loss, and the host reads it once an epoch. A training that runs in a journal saves
 its state after a step every few seconds (journal.py).
+
+Several ranks take the same steps on the same batches, so that all of them have the same parameters. Each takes some of
+the users of a batch, and the gradients are summed. Or each has the parameters of some of the items (slices.py). An
+optimiser other than AdamW takes each step as a whole on every rank.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ from aleator.checkpoint.manifest import without_nan
 from aleator.device import in_smaller_blocks
 from aleator.errors import require
 from aleator.progress import note
+from aleator.ranks import here
 from aleator.training.journal import Step, step, taking
+from aleator.training.slices import Shard
 from aleator.training.stop import Stop
 from aleator.training.watch import stage
 from aleator.training.whole import Content
@@ -111,6 +117,7 @@ class Loop:
     clip: float | None = None  # the largest norm of a gradient
     from_start: bool = False  # whether the parameters before training may be the best, as epoch 0
     seed: int = 0
+    shard: Shard = "none"  # whether the parameters and the loss are those of some of the items
     label: str = "training"  # the name in progress and messages
 
     def minimise(
@@ -125,12 +132,15 @@ class Loop:
 
         `loss` is a sum over the users of a batch, as `Loss` says.
         """
+        by_users = optimizer is None and self.shard == "none"
         optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
         last = self.max_epochs if stop.epochs is None else stop.epochs
         with step(self.label, training=True) as kept:
             found = kept.found()
             if found is None:
-                run = _Run(self, loss, parameters, histories, stop, optimizer)
+                if by_users:
+                    here().broadcast(*parameters)  # ranks on unlike machines may have drawn other last bits
+                run = _Run(self, loss, parameters, histories, stop, optimizer, by_users)
                 state = kept.state()
                 if state is not None:
                     with taking():
@@ -175,8 +185,10 @@ class _Run:
         histories: Histories,
         stop: Stop,
         optimizer: Optimizer,
+        by_users: bool,
     ) -> None:
         self.loop, self.loss, self.parameters, self.optimizer = loop, loss, parameters, optimizer
+        self.ranks, self.by_users = here(), by_users  # whether the ranks share out the users of a batch
         self.batches, self.draws = _Batches(histories, loop), torch.Generator(loop.device).manual_seed(loop.seed)
         self.best, self.log = _Best(loop, parameters, stop), Log()
         self.epoch, self.steps = 1, 0  # the epoch that is running, and its steps so far
@@ -188,30 +200,62 @@ class _Run:
         for users in self.batches.after(self.steps):
             self._step(users)
             self.steps += 1
-            if kept.due and math.isfinite(self.total):
+            if self._saves(kept):
                 kept.save(*self.state())
+        if self.loop.shard == "items":
+            self.ranks.sum(self.total)
         found = float(self.total) / max(len(self.batches.who), 1)
         self.steps, self.total = 0, torch.zeros_like(self.total)
         self.log.seconds.append(time.perf_counter() - start)
         return found
 
+    def _saves(self, kept: Step) -> bool:
+        """Whether to save the state now, on all ranks or on none."""
+        if self.ranks.size == 1:
+            return kept.due and self._finite()
+        return kept.keeps and self.ranks.any(kept.due) and not self.ranks.any(not self._finite())
+
+    def _finite(self) -> bool:
+        return math.isfinite(self.total)
+
     def _step(self, users: Users) -> None:
         loop, optimizer = self.loop, self.optimizer
         with products(loop.exact, loop.device):
-            mean = self._slopes(users)
+            mean = self._slopes(users).detach()
+        if self.by_users:
+            mean = mean.to(self.parameters[0].dtype)  # one tensor holds it and the gradients
+            self.ranks.sum(mean, *(p.grad for p in self.parameters if p.grad is not None))
         if loop.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, loop.clip)
         optimizer.step()
-        self.total += mean.detach() * len(users)
+        self.total += mean * len(users)
 
     @in_smaller_blocks
     def _slopes(self, users: Users) -> Tensor:
-        """The mean loss of a batch. Its gradients are in the parameters."""
+        """The mean loss of a batch, or this rank's part of it. Its gradients are in the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
-        mean = self.loss(users, self.draws) / len(users)
+        part, share = self._part(users)
+        mean = self.loss(part, self.draws) / len(part)
+        if share != 1:
+            mean = mean * share
         if mean.requires_grad:
             mean.backward()  # type: ignore[no-untyped-call]
+        elif share != 1:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(share)
         return mean
+
+    def _part(self, users: Users) -> tuple[Users, float]:
+        """The users of a batch that this rank takes, and their share.
+
+        A rank without any takes one user with the share 0: it has to draw the same random numbers as the others.
+        """
+        n, ranks = len(users), self.ranks
+        if not self.by_users or ranks.size == 1:
+            return users, 1
+        first, last = ranks.rank * n // ranks.size, (ranks.rank + 1) * n // ranks.size
+        return (users.part(first, last), (last - first) / n) if last > first else (users.part(0, 1), 0)
 
     def state(self) -> Content:
         """Facts for JSON, and tensors by name."""

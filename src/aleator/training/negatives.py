@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from aleator.batches import Users
+from aleator.training.draws import per_pair
 
 
 def unobserved(users: Users, n_items: int, draws: int, generator: torch.Generator) -> Users:
@@ -26,7 +27,7 @@ def unobserved(users: Users, n_items: int, draws: int, generator: torch.Generato
 
     row = users.row.repeat_interleave(draws, output_size=n * draws)
     unseen = (n_items - users.size)[row]  # [n draws] how many items the user did not observe
-    number = whole_below(unseen, generator)
+    number = whole_below(unseen.view(n, draws), users, generator).flatten()
     keys = users.row * n_items + below
     history = torch.searchsorted(keys, row * n_items + number, right=True) - first[row]
     item = (number + history).clamp_max(n_items - 1)
@@ -34,6 +35,13 @@ def unobserved(users: Users, n_items: int, draws: int, generator: torch.Generato
     return replace(users, row=row, item=item, weight=weight, size=users.size * draws)
 
 
-def whole_below(bound: Tensor, generator: torch.Generator) -> Tensor:
-    """For each bound, a random whole number from 0 to bound - 1, all equally likely. 0 if the bound is not positive."""
-    return torch.randint(1 << 62, bound.shape, generator=generator, device=bound.device) % bound.clamp_min(1)
+def whole_below(bound: Tensor, users: Users, generator: torch.Generator) -> Tensor:
+    """For each bound, a random whole number from 0 to bound - 1, all equally likely. 0 if the bound is not positive.
+
+    The bounds [n, ...] are of the pairs of the batch.
+    """
+    return per_pair(_whole, users, *bound.shape[1:], generator=generator) % bound.clamp_min(1)
+
+
+def _whole(size: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
+    return torch.randint(1 << 62, size, generator=generator, device=device)

@@ -33,6 +33,7 @@ from aleator.errors import need, require
 from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
+from aleator.ranks import require_alone
 from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.recommender import Recommender, as_split
 from aleator.tuning.attempts import run
@@ -133,6 +134,7 @@ def tune(
         The best options, all trials, and a recommender with the best options that is not fitted yet.
     """
     need("optuna", "tuning")
+    require_alone("tuning")
     require(isinstance(trials, int) and trials >= 1, f"trials is {trials!r}", "give a number of at least 1")
     require(only in (None, "model", "uncertainty"), f"only is {only!r}", "give 'model' or 'uncertainty'")
     require(timeout is None or timeout > 0, f"timeout is {timeout}", "give a number of seconds above 0")

@@ -16,6 +16,7 @@ from aleator.errors import AleatorError
 from aleator.options import Configurable
 from aleator.ranking.contributions import Terms, leave_one_out
 from aleator.training.loop import Log
+from aleator.training.slices import Slice
 from aleator.training.stop import Stop
 from aleator.uncertainty.objective import Objective
 
@@ -97,6 +98,15 @@ class Estimator(Configurable, ABC):
         """The inverse of `tensors`."""
         for name in self.learned:
             setattr(self, name, tensors[name])
+
+    def take_rows(self, n_items: int, tensors: Mapping[str, Tensor]) -> int:
+        """The rows of item tables in `tensors`: all items, unless tables that are shared out come from a journal."""
+        return n_items
+
+    @property
+    def slices(self) -> Mapping[str, Slice]:
+        """The tensors that are shared out over several processes, by name."""
+        return {}
 
     def forget(self) -> None:
         """Free the memory of what was learned."""

@@ -17,7 +17,9 @@ from aleator.kernels.fold_in import padded, with_new_items
 from aleator.kernels.ragged import history_products, pair_products
 from aleator.options import Among, Between, Ranges
 from aleator.ranking.contributions import Terms
+from aleator.training.draws import normal_rows
 from aleator.training.row_adam import RowAdam
+from aleator.training.slices import Shard, Slice, found_slice
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
@@ -51,6 +53,9 @@ class FactorEstimator(ProductEstimator):
     `init="spectral"` starts from the leading singular vectors of the interactions, so that few epochs remain. A
     number is the standard deviation of random projections (the paper's). "auto" is spectral if `dim` is far below the
     number of items. The values of the other "auto" options depend on the start.
+
+    With `shard="items"`, each of several processes has the rows of some of the items in z and q, with their gradients and
+    the state of the optimiser. Two sums of [users of a batch, dim] cross the network in a step: p and its gradient.
     """
 
     dim: int = 1024  # dimensions of z and q
@@ -58,6 +63,7 @@ class FactorEstimator(ProductEstimator):
     init: float | Literal["auto", "spectral"] = "auto"  # start of z and q: spectral, or random with this deviation
     self_exclude: bool = True  # whether to leave an observed item out of the history in its own loss
     history_dropout: float = 0.0  # share of the history items that are dropped in training
+    shard: Shard = "none"  # what several processes share out: users of a batch, or "items", each with rows of its own
 
     z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
     q: Tensor = field(init=False)  # [n_items, dim] for candidates
@@ -81,6 +87,7 @@ class FactorEstimator(ProductEstimator):
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
         self.require_memory(histories.n_items, histories.device, checked=stop.metric is not None)
         spectral = self._starts_spectral(histories.n_items)
+        self.own = Slice.of(histories.n_items, self.shard)
         self.z, self.q = self._start(histories, expectation, objective, spectral)
         self.go_on(histories, expectation, objective, stop)
 
@@ -90,7 +97,7 @@ class FactorEstimator(ProductEstimator):
     def expand(self, n_items: int, before: Histories, after: Histories) -> None:
         both, dim = torch.cat([self.z, self.q], 1)[:n_items], self.z.shape[1]
         self.z = padded(self.z[:n_items], after.n_items)
-        both = with_new_items(both, lambda users: self.factors(users)[0], before, after)
+        both = with_new_items(both, self.user_factors, before, after)
         self.z, self.q = both[:, :dim].contiguous(), both[:, dim:].contiguous()
 
     def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
@@ -102,12 +109,12 @@ class FactorEstimator(ProductEstimator):
         def loss(users: Users, draw: torch.Generator) -> Tensor:
             items = self.sample(n_items, draw)
             if rows is not None and items is not None:
-                used: Tensor = torch.unique(torch.cat([users.item, items]))
+                used: Tensor = torch.unique(self.own.places(torch.cat([users.item, items])))
                 z, q, dz, dq = rows.rows(used)
-                tables = Tables(z, q, dz, dq, used)
+                tables = Tables(z, q, dz, dq, used, own=self.own)
             else:
                 self.z.grad, self.q.grad = dz, dq = gradients
-                tables = Tables(self.z, self.q, dz, dq)
+                tables = Tables(self.z, self.q, dz, dq, own=self.own)
             return self.step(users, expectation, objective, tables, n_items, items, draw)
 
         self.log = self.minimise(loss, self.parameters(), histories, stop, plan, rows)
@@ -130,13 +137,17 @@ class FactorEstimator(ProductEstimator):
         """z and q before training."""
         generator = torch.Generator(histories.device).manual_seed(self.seed)
         if spectral:
-            return spectral_start(histories, self.dim, expectation, objective, generator)
+            return spectral_start(histories, self.dim, expectation, objective, generator, self.own)
         shape, spread = (histories.n_items, self.dim), RANDOM_INIT if isinstance(self.init, str) else self.init
-        z, q = (spread * torch.randn(shape, generator=generator, device=histories.device) for _ in range(2))
+        z, q = (spread * normal_rows(shape, generator, self.own, histories.device) for _ in range(2))
         return z, q
 
     def numbers(self, n_items: int) -> int:
-        return 2 * n_items * self.dim
+        return 2 * Slice.of(n_items, self.shard).rows_of(n_items) * self.dim
+
+    def take_rows(self, n_items: int, tensors: Mapping[str, Tensor]) -> int:
+        self.own = found_slice(n_items, len(tensors["z"]), self.shard)
+        return self.own.rows_of(n_items)
 
     def _row_optimizer(self, histories: Histories, plan: Schedule) -> RowAdam | None:
         """An optimiser that updates only the rows in use, or None if a batch uses many rows."""
@@ -170,9 +181,9 @@ class FactorEstimator(ProductEstimator):
             dtype=self.product_dtype(tables.z),
         )
 
-    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype))
-        return ACTIVATIONS[self.activation](summed * scale[:, None]), self.q
+    def user_factors(self, users: Users) -> Tensor:
+        summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype), self.own)
+        return ACTIVATIONS[self.activation](summed * scale[:, None])
 
     def terms(self, users: Users, items: Tensor) -> Terms:
         """<z_j, q_i> / sqrt(size of the history), if the activation is linear."""
@@ -185,11 +196,14 @@ class FactorEstimator(ProductEstimator):
         if not self.self_exclude:
             return super().observed(users)
         keep = kept(users, 0.0, None, self.z.dtype)
-        summed, scale = history(self.z, users, keep)
-        without = shorter(scale, keep, users)
+        summed, scale = history(self.z, users, keep, self.own)
+        pairs, which = self.own.pairs(users)
+        without = shorter(scale, keep, users)[which]
         if self.activation == "linear":
-            whole = pair_products(summed * scale[:, None], self.q, users)
-            return (whole - (self.z * self.q).sum(1).index_select(0, users.item) * scale[users.row]) * without
-        theirs, own = (table.index_select(0, users.item) for table in (self.q, self.z))
-        rest = (summed.index_select(0, users.row) - own) * (scale[users.row] * without)[:, None]
-        return (ACTIVATIONS[self.activation](rest) * theirs).sum(1)
+            whole = pair_products(summed * scale[:, None], self.q, pairs)
+            found = (whole - (self.z * self.q).sum(1).index_select(0, pairs.item) * scale[pairs.row]) * without
+        else:
+            theirs, own = (table.index_select(0, pairs.item) for table in (self.q, self.z))
+            rest = (summed.index_select(0, pairs.row) - own) * (scale[pairs.row] * without)[:, None]
+            found = (ACTIVATIONS[self.activation](rest) * theirs).sum(1)
+        return self.own.spread(found, which)

@@ -71,7 +71,7 @@ class MLPEstimator(ProductEstimator):
     def expand(self, n_items: int, before: Histories, after: Histories) -> None:
         both, n = torch.cat([self.w1, self.q], 1)[:n_items], self.hidden
         self.w1 = padded(self.w1[:n_items], after.n_items)
-        both = with_new_items(both, lambda users: self.factors(users)[0], before, after)
+        both = with_new_items(both, self.user_factors, before, after)
         self.w1, self.q = both[:, :n].contiguous(), both[:, n:].contiguous()
         self.b1, self.w2, self.b2 = self.b1.clone(), self.w2.clone(), self.b2.clone()  # training writes into them
 
@@ -110,5 +110,5 @@ class MLPEstimator(ProductEstimator):
         second = torch.relu(torch.relu(first + self.b1) @ self.w2 + self.b2)
         return torch.cat([second, torch.ones_like(second[:, :1])], 1)
 
-    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        return self._forward(users, kept(users, 0.0, None, self.q.dtype)), self.q
+    def user_factors(self, users: Users) -> Tensor:
+        return self._forward(users, kept(users, 0.0, None, self.q.dtype))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,9 +13,9 @@ from torch import Tensor
 from aleator.batches import Histories, Users
 from aleator.device import budget, fast_bfloat16
 from aleator.errors import require
-from aleator.kernels.ragged import pair_products
 from aleator.options import Between, Ranges
 from aleator.training.loop import Log, Loop, Loss, Optimizer
+from aleator.training.slices import WHOLE, Slice
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator
 
@@ -74,16 +74,26 @@ class ProductEstimator(Estimator):
         decay = self.weight_decay
         require(decay == "auto" or decay >= 0, f"weight_decay is {decay}", "give a weight_decay of at least 0")
 
+    q: Tensor = field(init=False)  # [n_items, width] of candidates
+
+    own: Slice = field(default=WHOLE, init=False)  # the items whose rows this process has
+
     @abstractmethod
-    def factors(self, users: Users) -> tuple[Tensor, Tensor]:
-        """p [B, dim] and q [n_items, dim], whose inner products are the log-variances."""
+    def user_factors(self, users: Users) -> Tensor:
+        """p [B, width], whose inner products with q are the log-variances."""
+
+    def factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
+        return (self.user_factors(users), self.q) if self.own.whole else None
 
     def log_variance(self, users: Users, items: Tensor | None = None) -> Tensor:
-        p, q = self.factors(users)
-        return p @ (q if items is None else q[items]).T
+        return self.own.products(self.user_factors(users), self.q, items)
 
     def observed(self, users: Users) -> Tensor:
-        return pair_products(*self.factors(users), users)
+        return self.own.pair_products(self.user_factors(users), self.q, users)
+
+    @property
+    def slices(self) -> Mapping[str, Slice]:
+        return {} if self.own.whole else dict.fromkeys(self.learned, self.own)
 
     def resolved(self, plan: Schedule) -> Schedule:
         """`plan` with the options that are not "auto" in place of its values."""
@@ -133,6 +143,7 @@ class ProductEstimator(Estimator):
             check_every=plan.check_every,
             tolerance=plan.tolerance,
             exact=self.precision == "float32",
+            shard="none" if self.own.whole else "items",
             seed=self.seed,
             label=LABEL,
         )

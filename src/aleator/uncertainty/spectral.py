@@ -4,6 +4,9 @@ The leading singular vectors of the normalised interactions, D_u^-1/2 R D_i^-1/2
 of collaborative filtering (Shen et al., 2021; He et al., 2020). With z = q = V S^1/2, related items have a high s. The
 scale and level of s are then fitted to the objective, on a sample. Training from there takes few epochs. From random
 projections it takes a hundred. Subspace iteration finds the singular vectors (Halko, Martinsson and Tropp, 2011).
+
+Where ranks share out the items, each has the rows of its own. In each iteration they sum tables of [n_users, dim] and
+[dim, dim].
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from torch import Tensor
 from aleator.batches import Histories
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
 from aleator.progress import beat
+from aleator.training.draws import normal_rows
+from aleator.training.slices import WHOLE, Slice
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.step import shorter
@@ -25,43 +30,60 @@ _USERS, _ITEMS = 512, 2048  # size of the sample that scale and level are fitted
 
 
 def spectral_start(
-    histories: Histories, dim: int, expectation: Expectation, objective: Objective, generator: torch.Generator
+    histories: Histories,
+    dim: int,
+    expectation: Expectation,
+    objective: Objective,
+    generator: torch.Generator,
+    own: Slice = WHOLE,
 ) -> tuple[Tensor, Tensor]:
-    """z and q, [n_items, dim] each. Dimensions beyond the rank of the data are 0."""
-    vectors, values = singular_vectors(histories, dim, generator)
-    table = torch.zeros((histories.n_items, dim), device=histories.device)
+    """z and q, [n_items, dim] each, or their rows of a slice. Dimensions beyond the rank of the data are 0."""
+    vectors, values = singular_vectors(histories, dim, generator, own)
+    table = torch.zeros((len(vectors), dim), device=histories.device)
     table[:, : vectors.shape[1]] = vectors * values.sqrt()
-    scale, level, mean = _fit(histories, table, expectation, objective, generator)
+    scale, level, mean = _fit(histories, table, expectation, objective, generator, own)
     z = table * scale**0.5
     return z, z + level / (scale**0.5 * mean.square().sum()) * mean
 
 
-def singular_vectors(histories: Histories, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def singular_vectors(
+    histories: Histories, k: int, generator: torch.Generator, own: Slice = WHOLE
+) -> tuple[Tensor, Tensor]:
     """The k leading right singular vectors [n_items, k] and singular values [k] of the normalised interactions."""
     everyone = histories.batch(torch.arange(histories.n_users))
     popularity = torch.bincount(everyone.item, minlength=histories.n_items)
     weight = (everyone.size[everyone.row] * popularity[everyone.item]).float().rsqrt()
     k = min(k, int((histories.host_size > 0).sum()), int((popularity > 0).sum()))
-    found = torch.randn(histories.n_items, k, generator=generator, device=histories.device)
+    found = normal_rows((histories.n_items, k), generator, own, histories.device)
+    pairs, which = own.pairs(everyone)
+    weight = weight[which]
     for _ in range(_ITERATIONS):
-        users = history_sum(_orthonormal(found), everyone, weight)
+        users = own.sum(history_sum(_orthonormal(found, own), pairs, weight))
         found = torch.zeros_like(found)
-        add_by_item(found, users, everyone, weight)
+        add_by_item(found, users, pairs, weight)
         beat()
-    found = _orthonormal(found)
-    users = history_sum(found, everyone, weight)
+    found = _orthonormal(found, own)
+    users = own.sum(history_sum(found, pairs, weight))
     squares, rotation = torch.linalg.eigh((users.T @ users).double())
+    own.ranks.broadcast(squares, rotation)  # the signs of the vectors may differ between unlike machines
     return found @ rotation.flip(1).float(), squares.flip(0).clamp_min(0).sqrt().float()
 
 
-def _orthonormal(table: Tensor) -> Tensor:
+def _orthonormal(table: Tensor, own: Slice = WHOLE) -> Tensor:
     """An orthonormal basis of the columns, by the Cholesky factor of their products. It is far cheaper than QR.
 
-    Columns beyond the rank of the data can make the products singular up to rounding. QR is then the way.
+    Columns beyond the rank of the data can make the products singular up to rounding. QR is then the way. Where the rows
+    are shared out it is a decomposition of the products, and the columns beyond the rank become 0.
     """
-    products = (table.T @ table).double()
+    products = own.sum(table.T @ table).double()
     products.diagonal().add_(1e-6 * products.diagonal().mean())
     root, failed = torch.linalg.cholesky_ex(products)
+    if not own.whole and own.ranks.any(bool(failed)):
+        squares, rotation = torch.linalg.eigh(products)
+        own.ranks.broadcast(squares, rotation)
+        scale = torch.where(squares > 1e-5 * squares[-1], squares.clamp_min(0).rsqrt(), 0)
+        spanned: Tensor = (table.double() @ (rotation * scale)).float().contiguous()
+        return spanned
     if bool(failed):
         whole: Tensor = torch.linalg.qr(table.double()).Q.float().contiguous()
         return whole
@@ -70,7 +92,12 @@ def _orthonormal(table: Tensor) -> Tensor:
 
 
 def _fit(
-    histories: Histories, table: Tensor, expectation: Expectation, objective: Objective, generator: torch.Generator
+    histories: Histories,
+    table: Tensor,
+    expectation: Expectation,
+    objective: Objective,
+    generator: torch.Generator,
+    own: Slice,
 ) -> tuple[float, float, Tensor]:
     """The best scale and level of s = scale <p_u, table_i> + level <p_u, mean p> / |mean p|^2, and the mean p [dim].
 
@@ -83,12 +110,13 @@ def _fit(
     users = replace(histories.batch(some), trained=True)
     items = torch.randperm(histories.n_items, generator=generator, device=some.device)[:_ITEMS].sort().values
     norm = users.size.clamp_min(1).float().rsqrt()
-    p = history_sum(table, users, norm[users.row])
+    pairs, which = own.pairs(users)
+    p = own.sum(history_sum(table, pairs, norm[pairs.row]))
     mean = p.mean(0)
     direction = mean / mean.square().sum()
 
     # unobserved pairs: products, levels and expectations, and a mask that leaves out the observed pairs
-    products = p @ table[items].T
+    products = own.products(p, table, items)
     r = expectation.score_block(users, items)
     unobserved = torch.ones_like(products)
     unobserved[users.among(items)] = 0
@@ -96,9 +124,10 @@ def _fit(
     up = histories.n_items / len(items)  # from the sample to all items
 
     # observed pairs: products, levels and residuals
-    own, without = norm[users.row], shorter(norm, torch.ones_like(users.weight), users)
-    observed_products = (pair_products(p, table, users) - row_dots(table, table)[users.item] * own) * without
-    observed_levels = (levels[users.row, 0] - (table @ direction)[users.item] * own) * without
+    share, without = norm[pairs.row], shorter(norm, torch.ones_like(users.weight), users)[which]
+    observed_products = (pair_products(p, table, pairs) - row_dots(table, table)[pairs.item] * share) * without
+    observed_levels = (levels[pairs.row, 0] - (table @ direction)[pairs.item] * share) * without
+    observed_products, observed_levels = (own.spread(each, which) for each in (observed_products, observed_levels))
     residual = expectation.score_pairs(users) - 1
     weight = objective.alpha * users.weight
 
@@ -117,4 +146,6 @@ def _fit(
             lowest, (scale, level) = found
         else:
             step /= 2
-    return scale, level, mean
+    best = torch.tensor([scale, level], dtype=torch.float64)
+    own.ranks.broadcast(best)
+    return *best.tolist(), mean

@@ -4,6 +4,7 @@ The loss is a sum over pairs with s_ui = <p_u, q_i>, so its slope g = dL/ds is k
 needed:  dL/dp = g q  and  dL/dq = g' p.  From top to bottom:
 
 factor_step   The step of the factor estimator: from histories to p, the loss of all pairs, and back to z and q.
+              Where ranks share out the items, each computes the loss of its own. p and dL/dp are summed over them.
 PairLoss      The loss of all pairs in p and q: observed pairs, and the others in blocks or on a sample of the items.
 Objective     The formula, in objective.py.
 """
@@ -11,7 +12,7 @@ Objective     The formula, in objective.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 from aleator.batches import Users
 from aleator.device import budget
 from aleator.kernels.ragged import add_by_item, add_cross, history_sum, pair_products, row_dots, triton_kernels
+from aleator.training.draws import per_pair
+from aleator.training.slices import WHOLE, Slice, apart
 from aleator.uncertainty.base import Expectation
 from aleator.uncertainty.objective import Objective
 
@@ -37,11 +40,27 @@ class Tables:
     q: Tensor
     dz: Tensor
     dq: Tensor
-    used: Tensor | None = None  # sorted dense ids of the rows; None for all items
+    used: Tensor | None = None  # sorted ids of the rows; None for all items
+    own: Slice = field(default=WHOLE, kw_only=True)  # the items that this rank has, and counts from the first of them
 
     def place(self, items: Tensor) -> Tensor:
         """The rows of `items` in the tables."""
         return items if self.used is None else torch.searchsorted(self.used, items)
+
+
+class _OfSlice:
+    """The expectations of the items of a slice, of a batch of all users and pairs."""
+
+    def __init__(self, expectation: Expectation, users: Users, which: Tensor, own: Slice) -> None:
+        self.expectation, self.users, self.which, self.own = expectation, users, which, own
+
+    def score_block(self, users: Users, items: Tensor | None = None) -> Tensor:
+        assert items is not None, "the items of a block"
+        with apart():
+            return self.expectation.score_block(self.users, items + self.own.first)
+
+    def score_pairs(self, users: Users) -> Tensor:
+        return self.expectation.score_pairs(self.users)[self.which]
 
 
 @torch.no_grad()
@@ -67,34 +86,37 @@ def factor_step(
     less. Without an activation, that subtracts a number from s and multiplies the rest. With one, each observed pair has
     a p of its own.
     """
-    here = replace(users, item=tables.place(users.item))
-    summed, scale = history(tables.z, here, keep)
-    hidden = summed.mul_(scale[:, None])
+    mine, which = tables.own.pairs(users)  # the pairs whose items this rank has
+    here, scale = replace(mine, item=tables.place(mine.item)), scales(users, keep)
+    hidden = tables.own.sum(history_sum(tables.z, here, keep[which])).mul_(scale[:, None])
     p = hidden if activation is None else activation(hidden)
-    own = keep * scale[users.row]  # the share of z_i in the p of a user who has i in the history
-    without = shorter(scale, keep, users) if self_exclude else None
-    apart = self_exclude and activation is not None
-    less = row_dots(tables.z, tables.q)[here.item] * own if self_exclude and not apart else None
+    without = shorter(scale, keep, users)[which] if self_exclude else None
+    keep = keep[which]
+    own = keep * scale[mine.row]  # the share of z_i in the p of a user who has i in the history
+    alone = self_exclude and activation is not None
+    less = row_dots(tables.z, tables.q)[here.item] * own if self_exclude and not alone else None
     pairs = PairLoss(
-        users,
+        mine,
         p,
         tables.q,
-        expectation,
+        expectation if isinstance(which, slice) else _OfSlice(expectation, users, which, tables.own),
         objective,
         buffer=tables.dq,
         place=tables.place,
         dtype=dtype,
         less=less,
-        times=None if apart else without,
+        times=None if alone else without,
     )
-    loss = pairs.backward(n_items, items, with_observed=not apart)
+    sampled = None if items is None else (tables.own.places(items), len(items))
+    loss = pairs.backward(n_items, *(sampled or ()), with_observed=not alone)
     tables.dz.zero_()
     dhidden = torch.zeros_like(p)
-    if apart:
+    if alone:
         assert activation is not None
         assert without is not None
         loss += _each_without_itself(pairs, tables, here, hidden, dhidden, own, without, activation)
     dhidden += _through(activation, hidden, pairs.dp)
+    tables.own.sum(dhidden)
     add_by_item(tables.dz, dhidden.mul_(scale[:, None]), here, keep)
     if less is not None:
         weight = torch.zeros_like(tables.q[:, 0]).index_add_(0, here.item, pairs.slopes * -own)
@@ -108,14 +130,20 @@ def kept(users: Users, dropout: float, draw: torch.Generator | None, dtype: torc
     """[n] 1 for each history item that is summed, 0 for one that dropout leaves out. Without `draw` none is left out."""
     if dropout == 0 or draw is None:
         return torch.ones(len(users.item), dtype=dtype, device=users.item.device)
-    drawn = torch.rand(len(users.item), generator=draw, device=users.item.device)
+    drawn = per_pair(torch.rand, users, generator=draw)
     return (drawn >= dropout).to(dtype)
 
 
-def history(z: Tensor, users: Users, keep: Tensor) -> tuple[Tensor, Tensor]:
+def history(z: Tensor, users: Users, keep: Tensor, own: Slice = WHOLE) -> tuple[Tensor, Tensor]:
     """The sum of z over each history [B, dim], and 1 / sqrt of the number of summed items [B]."""
+    pairs, which = own.pairs(users)
+    return own.sum(history_sum(z, pairs, keep[which])), scales(users, keep)
+
+
+def scales(users: Users, keep: Tensor) -> Tensor:
+    """[B] 1 / sqrt of the number of summed items of each history."""
     count = torch.zeros(len(users), dtype=keep.dtype, device=keep.device).index_add_(0, users.row, keep)
-    return history_sum(z, users, keep), count.clamp_min(1).rsqrt()
+    return count.clamp_min(1).rsqrt()
 
 
 def shorter(scale: Tensor, keep: Tensor, users: Users) -> Tensor:
@@ -199,12 +227,17 @@ class PairLoss:
         self.slopes = torch.empty_like(self.residual)
 
     @torch.no_grad()
-    def backward(self, n_items: int, items: Tensor | None = None, *, with_observed: bool = True) -> Tensor:
-        """The objective summed over the users and all `n_items`, or estimated from the `items` (sorted)."""
+    def backward(
+        self, n_items: int, items: Tensor | None = None, sampled: int | None = None, *, with_observed: bool = True
+    ) -> Tensor:
+        """The objective summed over the users and all `n_items`, or estimated from the `items` (sorted).
+
+        Where ranks share out the items, it is this rank's part of it, and `sampled` is the size of the whole sample.
+        """
         if items is None:
             loss, self.dq = self._blocks(self.q, None, (self.users.row, self.users.item), 1.0, with_observed)
             return loss
-        loss = self._on_sample(n_items, items)
+        loss = self._on_sample(n_items / (sampled or len(items)), items)
         if with_observed:
             loss += self._one_by_one()
         return loss
@@ -223,9 +256,9 @@ class PairLoss:
         self.slopes[which] = slope = slope if self.times is None else slope * self.times[which]
         return (weight * self.objective.pairs(residual, s)).sum(dtype=torch.float64), slope
 
-    def _on_sample(self, n_items: int, items: Tensor) -> Tensor:
-        """The loss of the unobserved pairs, estimated from those with `items`."""
-        up, place = n_items / len(items), self.place(items)
+    def _on_sample(self, up: float, items: Tensor) -> Tensor:
+        """The loss of the unobserved pairs, estimated from those with `items`. Each stands for `up` items."""
+        place = self.place(items)
         loss, dq = self._blocks(self.q[place], items, self.users.among(items), up, with_observed=False)
         self.dq = (torch.empty_like(self.q) if self.buffer is None else self.buffer).zero_()
         self.dq.index_copy_(0, place, dq)
