@@ -32,6 +32,7 @@ class Budget:
     least_squares_numbers: int  # numbers of the padded normal equations of a batch
     gram_numbers: int  # numbers of a block of the items' Gram matrix
     calibration_scores: int  # scores of a block, when a map onto the label's scale is fitted
+    listed_pairs: int  # pairs of a batch, where work goes over all of them
     pmf_scores: int  # scores of a block of PMF's loss
     expomf_pairs: int  # pairs of a block whose exposure ExpoMF infers
     ease_copies: int  # copies of the item-item matrix that EASE holds while it inverts it
@@ -64,6 +65,7 @@ BUDGETS = {
         least_squares_numbers=1 << 20,
         gram_numbers=1 << 24,
         calibration_scores=1 << 23,
+        listed_pairs=1 << 22,
         pmf_scores=1 << 21,
         expomf_pairs=1 << 20,
         ease_copies=3,
@@ -79,6 +81,7 @@ BUDGETS = {
         least_squares_numbers=1 << 26,
         gram_numbers=1 << 28,
         calibration_scores=1 << 28,
+        listed_pairs=1 << 32,
         pmf_scores=1 << 27,
         expomf_pairs=1 << 27,
         ease_copies=4,

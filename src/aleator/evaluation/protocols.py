@@ -172,7 +172,7 @@ class _Lists:
             "fit it on the train part of this split",
         )
         self.in_tail, self.cuts, self.n_items = in_tail, cuts, seen.n_items
-        self.seen, self.test = Histories(seen.csr, device), Histories(split.test.csr, device)
+        self.seen, self.test = Histories.of(seen, device), Histories.of(split.test, device)
         self.who = (self.test.size > 0).nonzero().squeeze(1)
         self.popularity = torch.from_numpy(seen.popularity).to(device)
         self.shown = {cut: torch.zeros(seen.n_items, dtype=torch.int64, device=device) for cut in cuts}

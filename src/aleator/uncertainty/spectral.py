@@ -8,12 +8,14 @@ projections it takes a hundred. Subspace iteration finds the singular vectors (H
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from aleator.batches import Histories
+from aleator.batches import Histories, Users, pieces
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
 from aleator.progress import beat
 from aleator.uncertainty.base import Expectation
@@ -21,6 +23,7 @@ from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.step import shorter
 
 _ITERATIONS = 3
+_ROWS = 1 << 16  # rows of a table at a time, where it is written over
 _USERS, _ITEMS = 512, 2048  # size of the sample that scale and level are fitted on
 
 
@@ -28,36 +31,51 @@ def spectral_start(
     histories: Histories, dim: int, expectation: Expectation, objective: Objective, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """z and q, [n_items, dim] each. Dimensions beyond the rank of the data are 0."""
-    vectors, values = singular_vectors(histories, dim, generator)
-    table = torch.zeros((histories.n_items, dim), device=histories.device)
-    table[:, : vectors.shape[1]] = vectors * values.sqrt()
+    table, values = singular_vectors(histories, dim, generator)
+    table.mul_(values.sqrt())
+    if len(values) < dim:
+        table = F.pad(table, (0, dim - len(values)))
     scale, level, mean = _fit(histories, table, expectation, objective, generator)
-    z = table * scale**0.5
+    z = table.mul_(scale**0.5)
     return z, z + level / (scale**0.5 * mean.square().sum()) * mean
 
 
 def singular_vectors(histories: Histories, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """The k leading right singular vectors [n_items, k] and singular values [k] of the normalised interactions."""
-    everyone = histories.batch(torch.arange(histories.n_users))
-    popularity = torch.bincount(everyone.item, minlength=histories.n_items)
-    weight = (everyone.size[everyone.row] * popularity[everyone.item]).float().rsqrt()
-    k = min(k, int((histories.host_size > 0).sum()), int((popularity > 0).sum()))
+    n_users = int((histories.host_size > 0).sum())
+    k = min(k, n_users, int((histories.count > 0).sum()))
     found = torch.randn(histories.n_items, k, generator=generator, device=histories.device)
+    kept = list(_everyone(histories)) if len(histories.spans) == 1 else None  # several are made anew each time
     for _ in range(_ITERATIONS):
-        users = history_sum(_orthonormal(found), everyone, weight)
-        found = torch.zeros_like(found)
-        add_by_item(found, users, everyone, weight)
-        beat()
+        basis = _orthonormal(found)
+        found = torch.zeros_like(basis)
+        for users, weight in kept or _everyone(histories):
+            add_by_item(found, history_sum(basis, users, weight), users, weight)
+            beat()
+        del basis
     found = _orthonormal(found)
-    users = history_sum(found, everyone, weight)
-    squares, rotation = torch.linalg.eigh((users.T @ users).double())
-    return found @ rotation.flip(1).float(), squares.flip(0).clamp_min(0).sqrt().float()
+    products = torch.zeros(k, k, dtype=torch.float64, device=histories.device)
+    for users, weight in kept or _everyone(histories):
+        summed = history_sum(found, users, weight)
+        products += (summed.T @ summed).double()
+    squares, rotation = torch.linalg.eigh(products)
+    for rows in pieces(found, _ROWS):
+        rows.copy_(rows @ rotation.flip(1).float())
+    return found, squares.flip(0).clamp_min(0).sqrt().float()
+
+
+def _everyone(histories: Histories) -> Iterator[tuple[Users, Tensor]]:
+    """All users in batches, with the entries of the normalised interactions."""
+    for first, last in histories.spans:
+        users = histories.batch(torch.arange(first, last))
+        yield users, (users.size[users.row] * histories.count[users.item]).float().rsqrt()
 
 
 def _orthonormal(table: Tensor) -> Tensor:
     """An orthonormal basis of the columns, by the Cholesky factor of their products. It is far cheaper than QR.
 
-    Columns beyond the rank of the data can make the products singular up to rounding. QR is then the way.
+    Columns beyond the rank of the data can make the products singular up to rounding. QR is then the way. The basis is
+    written over the table, some rows at a time.
     """
     products = (table.T @ table).double()
     products.diagonal().add_(1e-6 * products.diagonal().mean())
@@ -65,8 +83,9 @@ def _orthonormal(table: Tensor) -> Tensor:
     if bool(failed):
         whole: Tensor = torch.linalg.qr(table.double()).Q.float().contiguous()
         return whole
-    basis: Tensor = torch.linalg.solve_triangular(root.float(), table.T, upper=False).T.contiguous()
-    return basis
+    for rows in pieces(table, _ROWS):
+        rows.copy_(torch.linalg.solve_triangular(root.float(), rows.T, upper=False).T)
+    return table
 
 
 def _fit(
