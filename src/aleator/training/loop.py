@@ -25,6 +25,7 @@ from aleator.device import in_smaller_blocks
 from aleator.errors import require
 from aleator.progress import note
 from aleator.training.journal import Step, step, taking
+from aleator.training.spill import Spill
 from aleator.training.stop import Stop
 from aleator.training.watch import stage
 from aleator.training.whole import Content
@@ -109,6 +110,7 @@ class Loop:
     tolerance: float = 0.0  # keep the last epoch whose metric is within this share of the best
     exact: bool = False  # whether a GPU multiplies matrices in float32, instead of TF32
     clip: float | None = None  # the largest norm of a gradient
+    spill: bool = False  # whether the best weights so far wait on disk
     from_start: bool = False  # whether the parameters before training may be the best, as epoch 0
     seed: int = 0
     label: str = "training"  # the name in progress and messages
@@ -280,7 +282,9 @@ class _Best:
     def __init__(self, loop: Loop, parameters: Sequence[Tensor], stop: Stop) -> None:
         self.parameters, self.tolerance = parameters, loop.tolerance
         self.epoch, self.metric, self.stale = 0, -math.inf, 0
-        self.weights = [] if stop.metric is None else [p.detach().clone() for p in parameters]
+        kept = [] if stop.metric is None else parameters
+        self.spill = Spill(kept) if loop.spill else None
+        self.weights = [p.detach().clone() for p in kept] if self.spill is None else self.spill.tensors
         if stop.metric is not None and loop.from_start:
             self.metric = stop.metric()
 
@@ -291,12 +295,18 @@ class _Best:
         self.stale = 0 if better else self.stale + 1
         if better or (self.tolerance and metric >= (1 - self.tolerance) * self.metric):
             self.epoch = epoch
+            if self.spill is not None:
+                self.spill.keep(self.parameters)
+                return
             for kept, now in zip(self.weights, self.parameters, strict=True):
                 kept.copy_(now.detach())
 
     @torch.no_grad()
     def restore(self) -> int:
         """Write the best weights back into the parameters. Returns their epoch."""
+        if self.spill is not None:
+            self.spill.restore(self.parameters)
+            return self.epoch
         for now, kept in zip(self.parameters, self.weights, strict=True):
             now.copy_(kept)
         return self.epoch
