@@ -45,7 +45,7 @@ class Spill:
 
 
 def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
-    return pieces(tensor, max(_BYTES * len(tensor) // max(tensor.nbytes, 1), 1))
+    return pieces(tensor, max(_BYTES * len(tensor) // tensor.nbytes, 1))
 
 
 def _room(n_bytes: int) -> mmap.mmap:
@@ -54,11 +54,11 @@ def _room(n_bytes: int) -> mmap.mmap:
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, max(n_bytes, 1))
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
             else:
-                file.write(bytes(max(n_bytes, 1)))
+                file.write(bytes(n_bytes))
                 file.flush()
-            return mmap.mmap(file.fileno(), max(n_bytes, 1))
+            return mmap.mmap(file.fileno(), n_bytes)
     except OSError as error:
         problem = f"the best weights so far need {n_bytes / 2**30:.1f} GiB in '{folder}' ({error.strerror or error})"
         raise AleatorError(problem, "free some space there, or set TMPDIR to a folder on another disk") from None
