@@ -3,8 +3,8 @@
     python benchmarks/lean.py --dataset adressa [--data-root FOLDER] [--estimator-dim 256] [--lrs 0.5 1 2] [--json FILE]
 
 Each optimizer has each learning rate: a factor on the default one. The best is chosen on validation, by the metric that
-ends training early. Figures are those of the test part. The setting is fixed, so nothing else differs but the optimizer.
-"MB" is the state that it keeps beside the tables.
+early stopping watches. All trainings take the same number of epochs, and keep their best one. Figures are those of the
+test part. The setting is fixed, so nothing else differs but the optimizer. "state" is what it keeps beside the tables.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def fit(split: al.Split, cache: ModelCache, optimizer: Any, lr: float, args: arg
     options: dict[str, Any] = {"dim": args.estimator_dim, "optimizer": optimizer, "lr": lr, "init": "spectral"}
     if args.sampled_items is not None:
         options["sampled_items"] = args.sampled_items
-    estimator = al.FactorEstimator(max_epochs=args.max_epochs, **options)
-    given: dict[str, Any] = {"residuals": "in-sample", "unobserved": "constant", "prior": 0.0, "seed": args.seed}
-    aur = al.AUR(al.MF(dim=args.dim), estimator=estimator, device=args.device, **given)
+    estimator = al.FactorEstimator(max_epochs=args.max_epochs, patience=args.max_epochs, **options)
+    given: dict[str, Any] = {"residuals": "in-sample", "unobserved": "constant", "discount": 0.0, "prior": 0.0}
+    aur = al.AUR(al.MF(dim=args.dim), estimator=estimator, device=args.device, seed=args.seed, **given)
     spent, _ = timed(lambda: aur.fit(split, cache=cache))
     log = aur.estimator.log
     assert log is not None
