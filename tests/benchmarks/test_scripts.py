@@ -203,7 +203,7 @@ def test_fits_from_disk_are_measured_and_have_the_bits_of_memory(tmp_path: Path)
 
 
 def test_huge_tables_are_measured_by_both_optimizers(tmp_path: Path) -> None:
-    sizes = ("--users", 100, "--items", 200, "--pairs", 4000, "--dim", 4, "--sampled-items", 20, "--valid", 0.1)
+    sizes = ("--users", 100, "--items", 200, "--pairs", 4000, "--dim", 4, "--sampled-items", 10, "--valid", 0.1)
     told = run("huge", *sizes, folder=tmp_path)
     assert [row["job"] for row in told["rows"]] == ["adam", "lean"]
     needed = [row["more"]["needed"] for row in told["rows"]]

@@ -158,13 +158,17 @@ class FactorEstimator(ProductEstimator):
         if not self._leans(n_items, device, checked=checked):
             return super().bytes_needed(n_items, device, checked=checked)
         # weights, moments in bfloat16, and the gradients with what makes them: of all rows, or of the share in use
-        return 4 * self.numbers(n_items) * (1.5 + (4 * _SHARE if self.sample_size(n_items, device) else 2))
+        return 4 * self.numbers(n_items) * (1.5 + (4 * _SHARE if self._few_rows(n_items, device) else 2))
 
     def _leans(self, n_items: int, device: torch.device, *, checked: bool, held: int = 0) -> bool:
         """Whether to train by the lean optimizer. `held` are bytes that the tables take already."""
         if self.optimizer != "auto":
             return self.optimizer == "lean"
         return super().bytes_needed(n_items, device, checked=checked) - held > free_memory(device)
+
+    def _few_rows(self, n_items: int, device: torch.device) -> bool:
+        """Whether a lean batch uses few rows: the catalogue is so large that the sampled items are few."""
+        return 0 < 2 * self.sample_size(n_items, device) <= _SHARE * n_items
 
     @property
     def spills(self) -> bool:
@@ -173,10 +177,10 @@ class FactorEstimator(ProductEstimator):
     def users_at_a_time(self, histories: Histories, plan: Schedule) -> int:
         found, n_items = super().users_at_a_time(histories, plan), histories.n_items
         sample = self.sample_size(n_items, histories.device)
-        if not self._lean or self.batch_size != "auto" or not sample:
+        if not self._lean or self.batch_size != "auto" or not self._few_rows(n_items, histories.device):
             return found
         of_users = (_SHARE * n_items - sample) / max(float(histories.host_size.double().mean()), 1)
-        return max(min(found, int(of_users)), _FEWEST)
+        return min(found, max(int(of_users), _FEWEST))
 
     def _row_optimizer(self, histories: Histories, plan: Schedule) -> RowAdam | None:
         """An optimiser that updates only the rows in use, or None if a batch uses many rows."""
