@@ -90,7 +90,7 @@ def mf(args: argparse.Namespace) -> al.MF:
 def fism_aur(args: argparse.Namespace) -> al.AUR:
     model = al.FISM(dim=args.dim, max_epochs=args.epochs)
     estimator = al.FactorEstimator(dim=args.dim, init="spectral", max_epochs=args.epochs)
-    given: dict[str, Any] = {"residuals": "in-sample", "unobserved": "constant", "prior": 0.0}
+    given: dict[str, Any] = {"residuals": "in-sample", "unobserved": "constant", "discount": 0.0, "prior": 0.0}
     return al.AUR(model, estimator=estimator, refit=False, device="cpu", **given)
 
 

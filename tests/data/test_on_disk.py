@@ -134,6 +134,23 @@ def test_a_change_takes_the_rows_into_memory(folder: Path, tmp_path: Path) -> No
     assert some.csr.nnz == len(some)
 
 
+def test_titles_and_attributes_leave_the_pairs_on_disk(folder: Path, tmp_path: Path) -> None:
+    about = {"item": [1, 8], "title": ["one", "eight"]}
+    data = al.read(folder, on_disk=tmp_path / "cache", titles={1: "one"}, attributes=about)
+    assert data.on_disk is not None
+    assert data.titles is not None
+    assert data.titles[data.items.encode([1])[0]] == "one"
+    assert "title" in data.attributes
+
+
+def test_an_update_takes_new_pairs_in(folder: Path, frame: pl.DataFrame, tmp_path: Path) -> None:
+    model = al.MF(dim=2, l2=0.01).fit(al.read(folder, on_disk=tmp_path / "cache"))
+    later = model.update(Interactions.of(["new", "new"], [1, 8]))
+    assert len(later.fitted) == len(model.fitted) + 2
+    assert later.fitted.on_disk is None
+    assert (later.fitted.csr[: model.fitted.n_users].sum(1) == model.fitted.csr.sum(1)).all()
+
+
 @pytest.mark.parametrize("by", ["global_time", "balanced"])
 def test_a_split_that_looks_at_all_pairs_is_refused(by: By, folder: Path, tmp_path: Path) -> None:
     data = al.read(folder, on_disk=tmp_path / "cache")

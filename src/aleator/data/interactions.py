@@ -156,11 +156,11 @@ class Interactions:
     @property
     def on_disk(self) -> Maps | None:
         """The files of the pairs. None if they are in memory, such as after a change."""
-        if self.stored is None:
+        maps = self.stored
+        if maps is None or (maps.n_users, maps.n_items) != (self.n_users, self.n_items):
             return None
-        kept = self.stored.columns
-        same = all(getattr(self, name) is kept.get(name) for name in ("user", "item", "weight"))
-        return self.stored if same else None
+        same = all(getattr(self, name) is maps.columns.get(name) for name in ("user", "item", "weight"))
+        return maps if same else None
 
     @cached_property
     def csr(self) -> sp.csr_matrix:
