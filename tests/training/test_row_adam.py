@@ -134,3 +134,24 @@ def test_rows_after_all_rows_leave_the_others_alone() -> None:
     rows.fill_(7.0)  # a copy
     assert torch.equal(table[2:], before[2:])
     assert float(table.abs().max()) < 1
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_it_goes_on_from_its_state_with_the_same_bits(lean: bool) -> None:
+    draw = torch.Generator().manual_seed(0)
+    start, steps = torch.randn(30, 3, generator=draw), [torch.randperm(30, generator=draw)[:9] for _ in range(10)]
+
+    def train(table: torch.Tensor, made: RowAdam, some: list[torch.Tensor]) -> None:
+        for index in some:
+            rows, gradient = made.rows(index)
+            gradient.copy_(pull(rows, index))
+            made.step()
+
+    whole, halves = start.clone(), start.clone()
+    one, first = (RowAdam([table], lr=0.1, weight_decay=0.1, lean=lean) for table in (whole, halves))
+    train(whole, one, steps)
+    train(halves, first, steps[:5])
+    second = RowAdam([halves], lr=0.1, weight_decay=0.1, lean=lean)
+    second.set_tensors({name: tensor.clone() for name, tensor in first.tensors().items()})
+    train(halves, second, steps[5:])
+    assert torch.equal(whole, halves)

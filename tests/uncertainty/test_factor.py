@@ -310,12 +310,13 @@ def test_the_gradient_of_a_large_batch_has_the_same_bits_each_time(activation: A
 class TestTheLeanOptimizer:
     """It learns about what AdamW learns, in less memory."""
 
-    def learned(self, **options: Any) -> FactorEstimator:
+    def learned(self, epochs: int | None = None, **options: Any) -> FactorEstimator:
         world = al.simulate(n_users=200, n_items=120, per_user=80, seed=0).interactions
         histories = Histories.of(world, torch.device("cpu"))
         made = FactorEstimator(dim=8, init="spectral", max_epochs=6, **options)
         checks = iter(range(100))
-        stop = Stop(lambda: -abs(next(checks) - 3))  # the fourth epoch is the best
+        best = Stop(lambda: -abs(next(checks) - 3))  # the fourth epoch is the best
+        stop = best if epochs is None else Stop(epochs=epochs)
         made.learn(histories, Fixed(torch.zeros(200, 120)), Objective(), stop)
         return made
 
@@ -332,6 +333,13 @@ class TestTheLeanOptimizer:
     def test_the_same_seed_gives_the_same_bits(self) -> None:
         one, other = (self.learned(optimizer="lean", sampled_items=16) for _ in range(2))
         assert torch.equal(one.z, other.z)
+
+    def test_the_weights_are_those_of_the_best_epoch(self) -> None:
+        """They waited on disk."""
+        best, fourth, last = (self.learned(epochs, optimizer="lean", batch_size=20) for epochs in (None, 4, 6))
+        assert torch.equal(best.z, fourth.z)
+        assert torch.equal(best.q, fourth.q)
+        assert not torch.equal(best.z, last.z)
 
     def test_auto_takes_it_where_adamw_does_not_fit(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
