@@ -13,7 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from aleator.data.interactions import Interactions
+from aleator.data.maps import Rows, ranges
+from aleator.device import budget
 from aleator.progress import beat
 
 
@@ -79,7 +83,12 @@ class Users:
 
 
 class Histories:
-    """The rows of a CSR matrix on a device."""
+    """The rows of a CSR matrix on a device.
+
+    Those of pairs on disk are mapped files on a CPU, and batches are read from there (`mapped`).
+    """
+
+    mapped = False
 
     def __init__(self, matrix: sp.csr_matrix, device: torch.device) -> None:
         self.n_users, self.n_items = matrix.shape
@@ -87,6 +96,25 @@ class Histories:
         self.indptr = torch.from_numpy(matrix.indptr.astype(np.int64)).to(device)
         self.item = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
         self.weight = torch.from_numpy(matrix.data.astype(np.float32)).to(device)
+
+    @classmethod
+    def of(cls, data: Interactions, device: torch.device) -> Histories:
+        """The items of each user."""
+        return cls(data.csr, device) if data.on_disk is None else cls.of_rows(data.on_disk.by_user, device)
+
+    @classmethod
+    def of_rows(cls, rows: Rows, device: torch.device) -> Histories:
+        """The rows of a matrix in mapped files. On a CPU none of them is copied."""
+        made = cls.__new__(cls)
+        made.n_users, made.n_items, made.device = len(rows.start) - 1, rows.n_columns, device
+        made.indptr = torch.from_numpy(rows.start).to(device)
+        made.item = torch.from_numpy(rows.column).to(device)
+        ones = torch.ones(1).expand(len(rows.column))  # one number stands for all
+        made.weight = (ones if rows.weight is None else torch.from_numpy(rows.weight)).to(device)
+        made.mapped = device.type == "cpu"
+        if not made.mapped:
+            made.item, made.weight = made.item.long(), made.weight.contiguous()
+        return made
 
     @classmethod
     def of_lists(cls, items: Sequence[Any], n_items: int, device: torch.device) -> Histories:
@@ -107,11 +135,25 @@ class Histories:
     def take(self, pairs: Tensor) -> Histories:
         """Some of the pairs, by their places in ascending order. All rows stay."""
         made = copy.copy(self)
-        made.__dict__.pop("popularity", None)
-        made.__dict__.pop("host_size", None)
+        made._forget()
         made.item, made.weight = self.item[pairs], self.weight[pairs]
         made.indptr = torch.searchsorted(pairs, self.indptr)
         return made
+
+    def only(self, index: Tensor) -> Histories:
+        """The histories of the users `index` (ascending), in memory. All other rows are empty."""
+        users = self.batch(index)
+        made = copy.copy(self)
+        made._forget()
+        size = torch.zeros_like(self.size).index_copy_(0, users.index, users.size)
+        made.indptr, made.mapped = F.pad(size.cumsum(0), (1, 0)), False
+        made.item, made.weight = users.item, users.weight
+        return made
+
+    def _forget(self) -> None:
+        """Forget what was computed from other pairs."""
+        for name in ("count", "popularity", "spans", "host_size"):
+            self.__dict__.pop(name, None)
 
     @property
     def size(self) -> Tensor:
@@ -119,9 +161,22 @@ class Histories:
         return self.indptr.diff()
 
     @cached_property
+    def count(self) -> Tensor:
+        """[n_items] number of rows that have each item."""
+        found = torch.zeros(self.n_items, dtype=torch.int64, device=self.device)
+        for part in pieces(self.item, budget(self.device).listed_pairs):
+            found += torch.bincount(part, minlength=self.n_items)
+        return found
+
+    @cached_property
     def popularity(self) -> Tensor:
         """[n_items] number of rows that have each item, float32."""
-        return torch.bincount(self.item, minlength=self.n_items).float()
+        return self.count.float()
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """Ranges of rows that cover all, each with few enough pairs to be a batch."""
+        return list(ranges(self.indptr.cpu().numpy(), budget(self.device).listed_pairs))
 
     @cached_property
     def host_size(self) -> Tensor:
@@ -147,7 +202,7 @@ class Histories:
         inside = torch.arange(len(row), device=self.device) - (size.cumsum(0) - size)[row]
         place = start[row] + inside
         who = index if known else torch.full_like(index, -1)
-        return Users(who, row, self.item[place], self.weight[place], size, trained)
+        return Users(who, row, self.item[place].long(), self.weight[place], size, trained)
 
 
 def pieces(index: Tensor, size: int) -> tuple[Tensor, ...]:

@@ -33,6 +33,7 @@ class Budget:
     least_squares_numbers: int  # numbers of the padded normal equations of a batch
     gram_numbers: int  # numbers of a block of the items' Gram matrix
     calibration_scores: int  # scores of a block, when a map onto the label's scale is fitted
+    listed_pairs: int  # pairs of a batch, where work goes over all of them
     pmf_scores: int  # scores of a block of PMF's loss
     expomf_pairs: int  # pairs of a block whose exposure ExpoMF infers
     ease_copies: int  # copies of the item-item matrix that EASE holds while it inverts it
@@ -65,6 +66,7 @@ BUDGETS = {
         least_squares_numbers=1 << 20,
         gram_numbers=1 << 24,
         calibration_scores=1 << 23,
+        listed_pairs=1 << 22,
         pmf_scores=1 << 21,
         expomf_pairs=1 << 20,
         ease_copies=3,
@@ -80,6 +82,7 @@ BUDGETS = {
         least_squares_numbers=1 << 26,
         gram_numbers=1 << 28,
         calibration_scores=1 << 28,
+        listed_pairs=1 << 32,
         pmf_scores=1 << 27,
         expomf_pairs=1 << 27,
         ease_copies=4,
@@ -150,15 +153,16 @@ def _no_device(name: str) -> AleatorError:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes of memory that are free on a device."""
+    """Bytes of memory that are free on a device. The ranks on a machine share out what is free there."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
     try:
         with open("/proc/meminfo") as lines:
-            return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+            free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return _all_memory()
+        free = _all_memory()
+    return free // here().local
 
 
 def _all_memory() -> int:
@@ -171,7 +175,7 @@ def _all_memory() -> int:
 
 def require_memory(needed: int, device: torch.device, what: str) -> None:
     """Refuse `what` if it needs more memory than is free. The message says how much it needs."""
-    have = free_memory(device) // (here().local if device.type == "cpu" else 1)
+    have = free_memory(device)
     require(
         needed <= have,
         f"{what} needs {needed / 2**30:.1f} GiB and {have / 2**30:.1f} GiB are free on {device}",

@@ -24,7 +24,7 @@ from aleator.data.arrays import as_texts
 from aleator.data.attributes import Where
 from aleator.data.growth import grow
 from aleator.data.interactions import Duplicates, Interactions
-from aleator.data.splits import Split
+from aleator.data.splits import Split, nothing_of
 from aleator.data.tail import DEFAULT_TAIL
 from aleator.data.vocabulary import check_ids
 from aleator.device import budget, resolve_device
@@ -292,7 +292,7 @@ class Recommender(Configurable, ABC):
     def histories(self) -> Histories:
         """The training interactions on the device, uploaded once."""
         if self._uploaded is None or self._uploaded[0] is not self.fitted:
-            self._uploaded = self.fitted, Histories(self.fitted.csr, self.torch_device)
+            self._uploaded = self.fitted, Histories.of(self.fitted, self.torch_device)
         return self._uploaded[1]
 
     def users(self, who: Who) -> Users:
@@ -676,5 +676,5 @@ def as_split(data: Split | Interactions) -> Split:
         "give a Split or Interactions, such as al.read or al.load_dataset returns",
     )
     require(data.n_users > 1, "the data has one user only", "give the interactions of several users")
-    nothing = data.take(np.zeros(len(data), bool))
+    nothing = nothing_of(data)
     return Split(data, nothing, nothing, valid_by="user_time" if data.in_time() is not None else "random")

@@ -203,3 +203,24 @@ def test_a_race_stands_beside_the_setting_that_won(split: al.Split) -> None:
 def test_the_exponent_of_a_power_is_that_power(power: float) -> None:
     sizes = [1024, 2048, 4096, 8192]
     assert growth.exponent(sizes, [0.3 * size**power for size in sizes]) == pytest.approx(power)
+
+
+def test_fits_from_disk_are_measured_and_have_the_bits_of_memory(tmp_path: Path) -> None:
+    sizes = ("--users", 100, "--items", 200, "--pairs", 4000, "--small-pairs", 3000, "--dim", 4, "--epochs", 1)
+    told = run("on_disk", *sizes, "--iterations", 1, folder=tmp_path, device=False)
+    assert [row["job"] for row in told["rows"]] == ["world", "read", "mf", "fism-aur", "memory"]
+    assert told["world"]["same bits as in memory"] == '{"mf": true, "fism-aur": true}'
+
+
+def test_huge_tables_are_measured_by_both_optimizers(tmp_path: Path) -> None:
+    sizes = ("--users", 100, "--items", 200, "--pairs", 4000, "--dim", 4, "--sampled-items", 10, "--valid", 0.1)
+    told = run("huge", *sizes, folder=tmp_path)
+    assert [row["job"] for row in told["rows"]] == ["adam", "lean"]
+    needed = [row["more"]["needed"] for row in told["rows"]]
+    assert needed[1] < needed[0] / 2
+
+
+def test_lean_stands_beside_adam(tmp_path: Path) -> None:
+    small = ("--per-user", 100, "--estimator-dim", 4, "--max-epochs", 1, "--lrs", 1)
+    told = run("lean", *WORLD, *small, folder=tmp_path)
+    assert [row["against"] for row in told["rows"]] == ["adam"] * 6

@@ -21,6 +21,8 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         {"dim": 8, "max_epochs": 4, "lr": 0.01, "activation": "tanh", "history_dropout": 0.3},
         {"dim": 8, "max_epochs": 4, "lr": 0.01, "sampled_items": 20},
         {"dim": 8, "max_epochs": 4, "lr": 0.01, "sampled_items": 1, "batch_size": 1},  # few rows in use
+        {"dim": 8, "max_epochs": 4, "lr": 0.01, "optimizer": "lean"},
+        {"dim": 8, "max_epochs": 4, "lr": 0.01, "optimizer": "lean", "sampled_items": 20},
     ],
     "mlp": [
         {"hidden": 8, "max_epochs": 4, "lr": 0.01},

@@ -83,6 +83,7 @@ OTHER: dict[str, Any] = {
     "negatives": "each",
     "neighbours": 3,
     "noise_variance": 5.0,
+    "optimizer": "lean",
     "patience": 1,
     "power": 0.9,
     "precision": "bf16",

@@ -61,3 +61,97 @@ def test_rows_out_of_use_are_not_touched_until_they_are_read() -> None:
     assert torch.equal(mine[3:], start[3:])
     ours.settle()
     torch.testing.assert_close(mine[3:], start[3:] * 0.95**2)  # the weights decayed twice; nothing else moved them
+
+
+def factored_adamw(start: torch.Tensor, gradients: list[torch.Tensor], lr: float, decay: float) -> torch.Tensor:
+    """AdamW with factored second moments, as the definition reads, in float64."""
+    p, m = start.clone(), torch.zeros_like(start)
+    rows, columns = start.new_zeros(len(start), 1), start.new_zeros(1, start.shape[1])
+    for step, g in enumerate(gradients, 1):
+        m = 0.9 * m + 0.1 * g
+        rows = 0.999 * rows + 0.001 * (g**2).mean(1, keepdim=True)
+        columns = 0.999 * columns + 0.001 * (g**2).mean(0, keepdim=True)
+        v = rows * columns / columns.mean()
+        p = p * (1 - lr * decay) - lr * (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8)
+    return p
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_lean_is_adamw_with_factored_second_moments(in_place: bool) -> None:
+    draw = torch.Generator().manual_seed(0)
+    start = torch.randn(2100, 4, generator=draw, dtype=torch.float64)
+    gradients = [torch.randn(2100, 4, generator=draw, dtype=torch.float64) for _ in range(15)]
+    mine, other = start.clone(), torch.zeros_like(start)
+    ours = RowAdam([mine, other], lr=0.1, weight_decay=0.5, lean=True)
+    for each in gradients:
+        *tables, gradient, of_other = ours.rows(None if in_place else torch.arange(2100))
+        assert (tables[0] is mine) == in_place
+        gradient.copy_(each)
+        of_other.zero_()
+        ours.step()
+    reference = factored_adamw(start, gradients, 0.1, 0.5)
+    moved = (reference - start).norm()
+    assert float((mine - reference).norm() / moved) < 0.01  # the first moments are rounded to bfloat16
+    assert not bool(other.any())
+
+
+def test_lean_rows_that_rested_catch_up() -> None:
+    draw = torch.Generator().manual_seed(0)
+    start = torch.randn(40, 3, generator=draw)
+    tables = start.clone(), start.clone()
+    resting, in_use = (RowAdam([table], lr=0.01, weight_decay=0.1, lean=True) for table in tables)
+    for step in range(200):
+        index = torch.randperm(40, generator=draw)[: 40 if step < 100 else 6].sort().values
+        rows, gradient = resting.rows(index)
+        gradient.copy_(pull(rows, index))
+        resting.step()
+        rows, gradient = in_use.rows(None)
+        gradient.zero_()[index] = pull(rows[index], index)
+        in_use.step()
+    resting.settle()
+    moved = (tables[1] - start).norm()
+    # the columns see the rows in use alone, so the two only come close
+    assert float((tables[0] - tables[1]).norm() / moved) < 0.1
+
+
+def test_the_state_of_a_lean_optimizer_is_a_quarter() -> None:
+    sizes = {}
+    for lean in (False, True):
+        made = RowAdam([torch.zeros(1000, 64), torch.zeros(1000, 64)], lr=0.1, lean=lean)
+        sizes[lean] = sum(tensor.nbytes for tensor in made.tensors().values())
+    assert sizes[True] < 0.27 * sizes[False]
+
+
+def test_rows_after_all_rows_leave_the_others_alone() -> None:
+    table = torch.zeros(6, 2)
+    made = RowAdam([table], lr=0.1)
+    for index in (None, torch.tensor([2, 3])):
+        _, gradient = made.rows(index)
+        gradient.fill_(1.0)
+        made.step()
+    before = table.clone()
+    rows, _ = made.rows(torch.tensor([0, 1]))
+    rows.fill_(7.0)  # a copy
+    assert torch.equal(table[2:], before[2:])
+    assert float(table.abs().max()) < 1
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_it_goes_on_from_its_state_with_the_same_bits(lean: bool) -> None:
+    draw = torch.Generator().manual_seed(0)
+    start, steps = torch.randn(30, 3, generator=draw), [torch.randperm(30, generator=draw)[:9] for _ in range(10)]
+
+    def train(table: torch.Tensor, made: RowAdam, some: list[torch.Tensor]) -> None:
+        for index in some:
+            rows, gradient = made.rows(index)
+            gradient.copy_(pull(rows, index))
+            made.step()
+
+    whole, halves = start.clone(), start.clone()
+    one, first = (RowAdam([table], lr=0.1, weight_decay=0.1, lean=lean) for table in (whole, halves))
+    train(whole, one, steps)
+    train(halves, first, steps[:5])
+    second = RowAdam([halves], lr=0.1, weight_decay=0.1, lean=lean)
+    second.set_tensors({name: tensor.clone() for name, tensor in first.tensors().items()})
+    train(halves, second, steps[5:])
+    assert torch.equal(whole, halves)

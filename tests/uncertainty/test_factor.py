@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+import aleator as al
 from aleator.batches import Histories, Users
 from aleator.device import BUDGETS
 from aleator.errors import AleatorError
@@ -306,3 +307,63 @@ def test_the_gradient_of_a_large_batch_has_the_same_bits_each_time(activation: A
     users = Histories(sp.csr_matrix(weight), CPU).batch(torch.arange(1500))
     found = [loss_of(made, users, torch.full((1500, 60), 0.2), Objective())[1] for _ in range(8)]
     assert all(torch.equal(g, first) for again in found[1:] for g, first in zip(again, found[0], strict=True))
+
+
+class TestTheLeanOptimizer:
+    """It learns about what AdamW learns, in less memory."""
+
+    def learned(self, epochs: int | None = None, **options: Any) -> FactorEstimator:
+        world = al.simulate(n_users=200, n_items=120, per_user=80, seed=0).interactions
+        histories = Histories.of(world, torch.device("cpu"))
+        made = FactorEstimator(dim=8, init="spectral", max_epochs=6, **options)
+        checks = iter(range(100))
+        best = Stop(lambda: -abs(next(checks) - 3))  # the fourth epoch is the best
+        stop = best if epochs is None else Stop(epochs=epochs)
+        made.learn(histories, Fixed(torch.zeros(200, 120)), Objective(), stop)
+        return made
+
+    @pytest.mark.parametrize("sampled", ["all", 16])
+    def test_it_goes_where_adamw_goes(self, sampled: Any) -> None:
+        adam, lean = (self.learned(optimizer=name, sampled_items=sampled, batch_size=20) for name in ("adam", "lean"))
+        for log in (adam.log, lean.log):
+            assert log is not None
+            assert log.best_epoch == 4
+        fell = [log.rows[0]["loss"] - log.rows[-1]["loss"] for log in (adam.log, lean.log) if log is not None]
+        assert fell[0] > 0
+        assert fell[1] == pytest.approx(fell[0], rel=0.3)
+
+    def test_the_same_seed_gives_the_same_bits(self) -> None:
+        one, other = (self.learned(optimizer="lean", sampled_items=16) for _ in range(2))
+        assert torch.equal(one.z, other.z)
+
+    def test_the_weights_are_those_of_the_best_epoch(self) -> None:
+        """They waited on disk."""
+        best, fourth, last = (self.learned(epochs, optimizer="lean", batch_size=20) for epochs in (None, 4, 6))
+        assert torch.equal(best.z, fourth.z)
+        assert torch.equal(best.q, fourth.q)
+        assert not torch.equal(best.z, last.z)
+
+    def test_auto_takes_it_where_adamw_does_not_fit(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        made, cpu = FactorEstimator(dim=1024), torch.device("cpu")
+        full = FactorEstimator(dim=1024, optimizer="adam").bytes_needed(10**6, cpu, checked=True)
+        assert full / 2**30 == pytest.approx(45.8, abs=0.1)
+        monkeypatch.setattr("aleator.uncertainty.factor.free_memory", lambda _: 22 << 30)
+        monkeypatch.setattr("aleator.device.free_memory", lambda _: 22 << 30)
+        assert made.bytes_needed(10**6, cpu, checked=True) < 20 << 30
+        made.require_memory(10**6, cpu, checked=True)
+        with pytest.raises(AleatorError, match=r"needs 45.8 GiB and 22.0 GiB are free"):
+            FactorEstimator(dim=1024, optimizer="adam").require_memory(10**6, cpu, checked=True)
+        monkeypatch.setattr("aleator.device.free_memory", lambda _: 8 << 30)
+        with pytest.raises(AleatorError, match=r"needs 15.3 GiB and 8.0 GiB are free"):
+            FactorEstimator(dim=1024, optimizer="lean").require_memory(10**6, cpu, checked=True)
+
+    def test_its_batches_use_few_rows(self) -> None:
+        histories = Histories.of_lists([range(5)] * 4000, 2000, torch.device("cpu"))
+        made = FactorEstimator(dim=4, optimizer="lean", sampled_items=50)
+        made._lean = True
+        plan = made.schedule(True, 2000, histories.device)
+        assert made.users_at_a_time(histories, plan) == (2000 // 8 - 50) // 5
+        made.batch_size = 300  # what is given is kept
+        assert made.users_at_a_time(histories, plan) == 300

@@ -25,6 +25,7 @@ from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
 
 _USERS, _AT_A_TIME = 1024, 128  # users that spreads are measured on, in all and at a time
+_SCORES = 1 << 25  # most scores at a time: of fewer users, where the catalogue is very large
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class Blended:
         who = (histories.host_size > 0).nonzero().squeeze(1)
         draw = torch.randperm(len(who), generator=torch.Generator().manual_seed(self.model.seed))[:_USERS]
         trained = torch.from_numpy(fitted.popularity > 0).to(histories.device)
-        for index in pieces(who[draw].sort().values, _AT_A_TIME):
+        size = max(min(_AT_A_TIME, _SCORES // fitted.n_items), 1)
+        for index in pieces(who[draw].sort().values, size):
             users = histories.batch(index)
             counted = self.model.candidates(users)
             counted = trained.expand(len(users), -1).clone() if counted is None else counted & trained

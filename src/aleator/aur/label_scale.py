@@ -20,6 +20,7 @@ from aleator.models.calibration import Map, Sample, isotonic
 
 MOST = 0.5  # the largest standard deviation of a label between 0 and 1
 _AT_A_TIME = 128  # users of a batch
+_SCORES = 1 << 25  # most scores of a batch: it has fewer users, where the catalogue is very large
 _USERS, _ITEMS = 2048, 2048  # most users, and most items of the unobserved pairs, that a map is fitted on
 
 Score = Callable[[Users], tuple[Tensor, Tensor]]  # takes a batch, returns r and s, [B, n_items] each
@@ -58,7 +59,7 @@ def squared_residuals(score: Score, fitted: Histories, held: Histories, seed: in
     items = torch.randperm(fitted.n_items, generator=draw)[:_ITEMS].to(fitted.device)
     each = fitted.n_items / len(items)  # unobserved pairs that a sampled one stands for
     up = 1 + int(fitted.host_size[who].sum()) / max(int(held.host_size[who].sum()), 1)  # observed pairs, likewise
-    for index in pieces(who, _AT_A_TIME):
+    for index in pieces(who, max(min(_AT_A_TIME, _SCORES // fitted.n_items), 1)):
         users, left = fitted.batch(index), held.batch(index)
         r, s = score(users)
         weight = torch.full_like(r, each)

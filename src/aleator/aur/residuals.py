@@ -44,6 +44,8 @@ def expectations(model: Model, residuals: Residuals, unobserved: Unobserved, con
     """
     found: Expectation = model
     if residuals in ("loo", "cross-fit"):
+        told = f"residuals {residuals} take all pairs into memory, and these are on disk"
+        require(model.fitted.on_disk is None, told, "use residuals in-sample or constant")
         found = OutOfSample(model, residuals == "cross-fit")
     if unobserved == "constant" or residuals == "constant":
         which = {"observed": residuals == "constant", "unobserved": unobserved == "constant"}

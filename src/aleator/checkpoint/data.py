@@ -36,12 +36,12 @@ def pack_data(data: Interactions) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Interactions as a dict for JSON and as tensors: histories, ids, titles and attributes, which serving needs."""
     tensors = {
         "data.indptr": torch.from_numpy(data.csr.indptr.astype(np.int64)),
-        "data.item": torch.from_numpy(data.csr.indices.astype(np.int32)),
+        "data.item": torch.from_numpy(data.csr.indices.astype(np.int32, copy=False)),
         **_pack_ids("data.users", data.users.ids),
         **_pack_ids("data.items", data.items.ids),
     }
     if data.weight is not None:
-        tensors["data.weight"] = torch.from_numpy(data.csr.data.astype(np.float32))
+        tensors["data.weight"] = torch.from_numpy(data.csr.data.astype(np.float32, copy=False))
     if data.titles is not None:
         tensors |= _pack_ids("data.titles", data.titles)
     for number, attribute in enumerate(data.attributes.values()):

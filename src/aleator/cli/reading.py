@@ -32,6 +32,12 @@ OPTIONS: dict[str, Any] = {
         typer.Option(help="Format of the times, such as '%d.%m.%Y' or '%m/%d/%Y %H:%M'. Repeatable."),
     ],
     "max_bytes": Annotated[int | None, typer.Option(help="Most bytes of memory that a compressed file may expand to.")],
+    "on_disk": Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to keep the pairs in, where parquet files are larger than memory. Found again later."
+        ),
+    ],
     "missing": Annotated[Missing | None, typer.Option(help="Rows with missing values: error, or drop them.")],
 }
 

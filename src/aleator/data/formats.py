@@ -13,7 +13,8 @@ import scipy.sparse as sp
 
 from aleator.data.columns import ALIASES, Columns, Names, by_role, require_nothing_named
 from aleator.data.files import format_of, read_file, require_file
-from aleator.data.interactions import Duplicates, Interactions
+from aleator.data.interactions import RATED_NOTE, Duplicates, Interactions
+from aleator.data.on_disk import Asked, read_on_disk
 from aleator.data.reading import Missing, Reading
 from aleator.data.tables import read_frame, read_table
 from aleator.data.text import WITHOUT_HEADER
@@ -45,6 +46,7 @@ def read(
     dates: str | Sequence[str] | None = None,
     missing: Missing = "error",
     max_bytes: int | None = None,
+    on_disk: str | os.PathLike[str] | None = None,
     **about: Any,
 ) -> Interactions:
     """Read interactions from a file, a frame, a dict of columns or a sparse matrix.
@@ -81,6 +83,9 @@ def read(
             them out, and a note counts them.
         max_bytes: The most memory that a file may expand to, for files that are compressed. A file that would take more
             is refused before it is read. By default 512 MiB, or 200 times the size of the file if that is more.
+        on_disk: A folder for data that is larger than memory. The source is a parquet file, or a folder of them. It is
+            read in pieces into files of this folder, which are then mapped into memory. The same call finds them again.
+            `k_core` and `in_time_order` are refused, since they need all pairs in memory.
         **about: `in_time_order=True` says that the rows of each user are in order of time.
 
     Returns:
@@ -97,17 +102,24 @@ def read(
     for name in about:
         if name != "in_time_order":
             known = ["format", *named, "titles", "attributes", "min_rating", "k_core", "duplicates", "in_time_order"]
-            known += ["sep", "encoding", "decimal", "dates", "missing", "max_bytes"]
+            known += ["sep", "encoding", "decimal", "dates", "missing", "max_bytes", "on_disk"]
             raise unknown_name("option of read", name, known)
     reading = Reading.of(sep, encoding, decimal, dates, missing, max_bytes)
-    columns, frame, notes = _columns(source, format, named, reading)
-    data = Interactions.of(
-        **columns, min_rating=min_rating, duplicates=duplicates, frame=frame, notes=tuple(notes), **about
-    ).with_whole_ids()
-    if data.rating is not None and min_rating is None:
-        note = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
-        data = replace(data, notes=(*data.notes, note))
-    data = data.clean(k_core=k_core)
+    if on_disk is None:
+        columns, frame, notes = _columns(source, format, named, reading)
+        data = Interactions.of(
+            **columns, min_rating=min_rating, duplicates=duplicates, frame=frame, notes=tuple(notes), **about
+        ).with_whole_ids()
+        if data.rating is not None and min_rating is None:
+            data = replace(data, notes=(*data.notes, RATED_NOTE))
+        data = data.clean(k_core=k_core)
+    else:
+        refused = {"k_core": k_core is not None, "format": format not in (None, "parquet"), **about}
+        option = next((name for name, given in refused.items() if given), None)
+        require(
+            option is None, f"{option} was given with on_disk, which reads parquet in pieces", f"leave out {option}"
+        )
+        data = read_on_disk(source, on_disk, Asked(named, min_rating, duplicates, reading))
     data = data if attributes is None else data.with_attributes(attributes, item, encoding)
     return data if titles is None else data.with_titles(read_titles(titles, reading))
 

@@ -19,12 +19,14 @@ from aleator.errors import require, unknown_name
 
 if TYPE_CHECKING:
     from aleator.data.attributes import Attribute
+    from aleator.data.maps import Maps
     from aleator.data.splits import By, Split
 
 __all__ = ["Array", "Duplicates", "Interactions"]
 
 Duplicates = Literal["first", "sum"]
 WEIGHTS = np.float32(1e-9), np.float32(1e9)  # the sums of others leave the range of float32
+RATED_NOTE = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
 COLUMNS = ("user", "item", "time", "weight", "rating")  # the fields of `Interactions` with one value for each row
 
 
@@ -48,6 +50,7 @@ class Interactions:
         in_time_order: The rows of each user are in order of time, although the times are not known.
         frame: Kind of frame that the pairs were read from: "pandas", "polars" or "pyarrow".
         notes: What reading and cleaning did, with counts.
+        stored: The files of the columns, if they lie on disk.
 
     Example:
         >>> data = Interactions.of(["ann", "ann", "bob"], [7, 9, 7])
@@ -69,6 +72,7 @@ class Interactions:
     in_time_order: bool = False
     frame: str | None = None
     notes: tuple[str, ...] = field(default=())
+    stored: Maps | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -117,14 +121,15 @@ class Interactions:
             np.asarray(item, np.int32),
             users,
             items,
-            time=_numeric(time, "time"),
-            weight=_numeric(weight, "weight", np.float32),
-            rating=_numeric(rating, "rating", np.float32),
+            time=None if time is None else numeric(time, "time"),
+            weight=None if weight is None else numeric(weight, "weight", np.float32),
+            rating=None if rating is None else numeric(rating, "rating", np.float32),
             **rest,
         )
         made._check()
         kept = made._rated_at_least(min_rating)
-        kept._check_weights()
+        if kept.weight is not None:
+            require_weights(kept.weight)
         return kept.merged(duplicates)
 
     def __len__(self) -> int:
@@ -148,9 +153,20 @@ class Interactions:
         """Number of interactions of each item, [n_items]."""
         return count(self.item, self.n_items)
 
+    @property
+    def on_disk(self) -> Maps | None:
+        """The files of the pairs. None if they are in memory, such as after a change."""
+        maps = self.stored
+        if maps is None or (maps.n_users, maps.n_items) != (self.n_users, self.n_items):
+            return None
+        same = all(getattr(self, name) is maps.columns.get(name) for name in ("user", "item", "weight"))
+        return maps if same else None
+
     @cached_property
     def csr(self) -> sp.csr_matrix:
         """Sparse matrix [n_users, n_items] of the weights (1 where no weight was given), columns sorted."""
+        if self.on_disk is not None:
+            return self.on_disk.csr
         entries = (self._weight_or_ones(), (self.user, self.item))
         matrix = sp.csr_matrix(entries, shape=(self.n_users, self.n_items))
         matrix.sort_indices()
@@ -161,7 +177,8 @@ class Interactions:
         """A hash of the pairs, the weights and the ids. It does not depend on the order of the rows."""
         digest = hashlib.sha256()
         for part in (self.csr.indptr, self.csr.indices, self.csr.data):
-            digest.update(np.ascontiguousarray(part).data)
+            for rows in pieces(len(part)):
+                digest.update(np.ascontiguousarray(part[rows]).data)
         for vocabulary in (self.users, self.items):
             # the pieces together are the repr of the whole list, which would take much memory at once
             for rows in pieces(len(vocabulary)):
@@ -179,11 +196,11 @@ class Interactions:
             digest.update(name.encode() if column is None else np.ascontiguousarray(column).data)
         return digest.hexdigest()[:16]
 
-    def take(self, rows: Array, *notes: str) -> Interactions:
+    def take(self, rows: Array | slice, *notes: str) -> Interactions:
         """Some of the rows, with the same vocabularies.
 
         Args:
-            rows: Row numbers, or a mask [n].
+            rows: Row numbers, a mask [n], or a slice.
             *notes: Notes to add.
         """
         picked: dict[str, Any] = {}
@@ -196,7 +213,11 @@ class Interactions:
         """The pairs of both, which must share their vocabularies.
 
         If only one of them has weights, the weights of the other are 1. A time or rating that only one has is dropped.
+        The two parts of pairs on disk together are the files that a split took them from.
         """
+        wholes = [part.on_disk.whole for part in (self, other) if part.on_disk is not None]
+        if len(wholes) == 2 and wholes[0] is not None and wholes[0] is wholes[1]:
+            return self.of_maps(wholes[0])
         joined: dict[str, Any] = {}
         for name in COLUMNS:
             columns = [getattr(self, name), getattr(other, name)]
@@ -204,6 +225,11 @@ class Interactions:
                 columns = [self._weight_or_ones(), other._weight_or_ones()]
             joined[name] = None if any(column is None for column in columns) else np.concatenate(columns)
         return replace(self, **joined)
+
+    def of_maps(self, maps: Maps) -> Interactions:
+        """The pairs of these files, with the vocabularies, titles and attributes of this one."""
+        columns: dict[str, Any] = {name: maps.columns.get(name) for name in COLUMNS}
+        return replace(self, **columns, stored=maps)
 
     def with_titles(self, titles: dict[Any, str]) -> Interactions:
         """The same interactions with a title for each item.
@@ -308,26 +334,13 @@ class Interactions:
         require(len(lengths) == 1, "the columns differ in length", "give one value for each row in every column")
         require(len(self) > 0, "there are no interactions", "check that the file has rows below its header")
 
-    def _check_weights(self) -> None:
-        if self.weight is None:
-            return
-        remedy = "drop those rows; to do that while reading, name the column as rating too and give min_rating"
-        require(bool((self.weight > 0).all()), "a weight is not positive", remedy)
-        low, high = self.weight.min(), self.weight.max()
-        require(
-            WEIGHTS[0] <= low and high <= WEIGHTS[1],
-            f"the weights go from {low:g} to {high:g}",
-            f"scale them into {WEIGHTS[0]:g} to {WEIGHTS[1]:g}, or take their logarithm",
-        )
-
     def _weight_or_ones(self) -> NDArray[np.float32]:
         return np.ones(len(self), np.float32) if self.weight is None else self.weight
 
     def _rated_at_least(self, min_rating: float | None) -> Interactions:
         if min_rating is None:
             return self
-        number = isinstance(min_rating, NUMBERS) and min_rating == min_rating  # NaN is not NaN
-        require(number, f"min_rating is {min_rating!r}", "give a number")
+        check_min_rating(min_rating)
         require(self.rating is not None, "min_rating was given but there is no rating", "name the rating column")
         assert self.rating is not None
         rows = self.rating >= min_rating
@@ -336,19 +349,18 @@ class Interactions:
 
     def merged(self, duplicates: Duplicates) -> Interactions:
         """Each pair once: its first row in time, or the first in file order without times."""
-        if duplicates not in get_args(Duplicates):
-            raise unknown_name("value of duplicates", str(duplicates), get_args(Duplicates))
+        check_duplicates(duplicates)
         rows, first = repeated_rows(self.user, self.item, self.time, (self.n_users, self.n_items))
         if not len(rows):
             return self
         keep = np.ones(len(self), bool)
         keep[rows[~first]] = False
         extra = int((~first).sum())
+        note = repeats_note(extra, len(self), duplicates)
         if duplicates == "first":
-            return self.take(keep, f"duplicates: {extra} of {len(self)} rows repeat a pair and were dropped")
+            return self.take(keep, note)
         weight = self._weight_or_ones().copy()
         weight[rows[first]] = np.add.reduceat(weight[rows], np.flatnonzero(first))
-        note = f"duplicates: {extra} of {len(self)} rows added to a pair's weight"
         return replace(self, weight=weight).take(keep, note)
 
     def _core(self, k: int) -> Interactions:
@@ -394,10 +406,38 @@ class Interactions:
         )
 
 
-def _numeric(values: Any, name: str, dtype: Any = None) -> Array | None:
+def check_min_rating(min_rating: Any) -> None:
+    """Refuse a lowest rating that is no number."""
+    number = isinstance(min_rating, NUMBERS) and min_rating == min_rating  # NaN is not NaN
+    require(number, f"min_rating is {min_rating!r}", "give a number")
+
+
+def check_duplicates(duplicates: Any) -> None:
+    """Refuse an unknown way to treat repeated pairs."""
+    if duplicates not in get_args(Duplicates):
+        raise unknown_name("value of duplicates", str(duplicates), get_args(Duplicates))
+
+
+def repeats_note(n: int, of: int, duplicates: Duplicates) -> str:
+    """What was done with n rows that repeat a pair."""
+    done = "repeat a pair and were dropped" if duplicates == "first" else "added to a pair's weight"
+    return f"duplicates: {n} of {of} rows {done}"
+
+
+def require_weights(weight: NDArray[np.float32]) -> None:
+    """Refuse weights that are not positive, or whose sums leave the range of float32."""
+    remedy = "drop those rows; to do that while reading, name the column as rating too and give min_rating"
+    require(bool((weight > 0).all()), "a weight is not positive", remedy)
+    low, high = (weight.min(), weight.max()) if len(weight) else WEIGHTS
+    require(
+        bool(WEIGHTS[0] <= low and high <= WEIGHTS[1]),
+        f"the weights go from {low:g} to {high:g}",
+        f"scale them into {WEIGHTS[0]:g} to {WEIGHTS[1]:g}, or take their logarithm",
+    )
+
+
+def numeric(values: Any, name: str, dtype: Any = None) -> Array:
     """The column of times, weights or ratings as finite numbers, [n]; dates as microseconds since 1970."""
-    if values is None:
-        return None
     column = flat(values)
     if column.dtype.kind == "O" and all(isinstance(value, NUMBERS) for value in column.tolist()):
         column = np.asarray(column.tolist())

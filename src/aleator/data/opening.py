@@ -19,7 +19,8 @@ def open_dataset(name: str, root: Path | None, **reading: Any) -> Split | Intera
     """Open a dataset of the catalogue, a folder of parts, or a file.
 
     Args:
-        name: Name in the catalogue, folder with files named train, test and maybe valid, or file of interactions.
+        name: Name in the catalogue, folder with files named train, test and maybe valid, or file of interactions. With
+            `on_disk`, a folder is one of parquet files that are read together.
         root: Folder with datasets of the catalogue.
         **reading: Options of `read`. They do not apply to datasets of the catalogue.
 
@@ -31,7 +32,7 @@ def open_dataset(name: str, root: Path | None, **reading: Any) -> Split | Intera
         require(not asked, f"'{name}' is a benchmark with a fixed split", "clean a file of your own instead")
         return catalog.load_dataset(name, root)
     path = as_path(name)
-    if path.is_dir():
+    if path.is_dir() and reading.get("on_disk") is None:
         return _open_folder(path, reading)
     if path.exists():
         return read(path, **reading)

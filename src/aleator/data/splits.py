@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from aleator.data.arrays import Array
 from aleator.data.attributes import Attribute
 from aleator.data.interactions import Interactions
+from aleator.data.splits_on_disk import hold_out_on_disk
 from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary, kind_of, of_one_type
 from aleator.errors import require, require_seed, unknown_name
@@ -78,7 +79,7 @@ class Split:
         counts = {name: len(given[name]) if name in given else 0 for name in ("train", "valid", "test")}
         parts = _with_shared_ids(given)
         train = parts["train"]
-        valid = _without(parts["valid"], [train], "valid") if "valid" in parts else _nothing_of(train)
+        valid = _without(parts["valid"], [train], "valid") if "valid" in parts else nothing_of(train)
         test = _without(parts["test"], [train, valid], "test")
         require(len(test) > 0, "the split leaves no test pair", "check that the test part is not a copy of train")
         about.setdefault("valid_by", "user_time" if train.in_time() is not None else "random")
@@ -103,10 +104,10 @@ class Split:
             return self
         require(0 < valid < 1, f"valid is {valid}", "give a share between 0 and 1")
         require_seed(seed)
-        held = _hold_out(self.train, valid, self.valid_by, np.random.default_rng(seed))
-        enough = bool(held.any())
+        train, held = _divide(self.train, valid, self.valid_by, np.random.default_rng(seed))
+        enough = len(held) > 0
         require(enough, "no validation pair could be carved from train", "give more data or a validation part")
-        return replace(self, train=self.train.take(~held), valid=self.train.take(held))
+        return replace(self, train=train, valid=held)
 
     def __repr__(self) -> str:
         sizes = f"train {len(self.train):,}, valid {len(self.valid):,}, test {len(self.test):,} pairs"
@@ -124,18 +125,32 @@ def split(data: Interactions, *, valid: float, test: float, by: By, seed: int) -
     )
     require_seed(seed)
     rng = np.random.default_rng(seed)
-    held = _hold_out(data, test, by, rng)
-    require(bool(held.any()), "the split leaves no test pair", "give users with more pairs or a larger test share")
-    rest = data.take(~held)
-    made = Split(rest, _nothing_of(rest), data.take(held), valid_by=by)
+    rest, held = _divide(data, test, by, rng)
+    require(len(held) > 0, "the split leaves no test pair", "give users with more pairs or a larger test share")
+    made = Split(rest, nothing_of(rest), held, valid_by=by)
     if valid == 0:
         return made
-    held = _hold_out(rest, valid / (1 - test), by, rng)
-    return replace(made, train=rest.take(~held), valid=rest.take(held))
+    train, held = _divide(rest, valid / (1 - test), by, rng)
+    return replace(made, train=train, valid=held)
 
 
-def _nothing_of(data: Interactions) -> Interactions:
-    return data.take(np.zeros(len(data), bool))
+def nothing_of(data: Interactions) -> Interactions:
+    """None of the pairs, with the same vocabularies."""
+    return data.take(slice(0, 0))
+
+
+def _divide(
+    data: Interactions, share: float, by: ValidBy, rng: np.random.Generator
+) -> tuple[Interactions, Interactions]:
+    """The pairs that stay, and those that are held out."""
+    if data.on_disk is not None:
+        alone = by in ("random", "user_time", "last")
+        require(alone, f"pairs on disk cannot be split by {by}", "split by random, user_time or last")
+        return hold_out_on_disk(
+            data, data.on_disk, f"{by}-{share:.6g}", partial(_held_of_users, share=share, by=by), rng
+        )
+    held = _hold_out(data, share, by, rng)
+    return data.take(~held), data.take(held)
 
 
 def _with_shared_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
@@ -224,10 +239,20 @@ def _hold_out(data: Interactions, share: float, by: ValidBy, rng: np.random.Gene
     key = _random_key(data, rng)
     if by == "global_time":
         return _latest_of_all(data, share, key)
+    return _held_of_users(data, key, rng.random(data.n_users), share, by)
+
+
+def _held_of_users(
+    data: Interactions, key: NDArray[np.float64], draw: NDArray[np.float64], share: float, by: ValidBy
+) -> Rows:
+    """Which rows are held out by a rule that looks at each user alone.
+
+    `key` has a random number for each row, and `draw` one for each user.
+    """
     if by not in ("random", "each"):
         key = _time_key(data, by, key)
     size = np.bincount(data.user, minlength=data.n_users)
-    wanted = np.floor(share * size + rng.random(len(size)))
+    wanted = np.floor(share * size + draw)
     if by == "last":
         wanted = np.ones(len(size))
     elif by == "each":  # MovieLens' ua split was drawn so: equally many of each user, but at most half of them

@@ -55,7 +55,7 @@ def _typed(source: Any, chosen: dict[str, tuple[Any, Any]], where: str, reading:
         table, notes = table.filter(complete.tolist()), dropped_note(complete, where)
     columns: Columns = {}
     for role, (name, told) in chosen.items():
-        columns[role] = typed(_values(table[name], told, where), role, told, where, reading)
+        columns[role] = typed(column_values(table[name], told, where), role, told, where, reading)
     return columns, notes
 
 
@@ -119,7 +119,7 @@ def read_parquet(path: Path, named: Names, reading: Reading) -> tuple[Columns, l
             if {"M"} < {part.dtype.kind for part in parts}:
                 # a text such as "2020" is a number in one piece, but a date if the column has dates in another
                 whole = table.select(name).collect().to_series()
-                parts = [typed(_values(whole, name, where), role, name, where, reading)]
+                parts = [typed(column_values(whole, name, where), role, name, where, reading)]
             columns[role] = np.concatenate(parts)
     return columns, notes
 
@@ -162,7 +162,7 @@ def _in_pieces(table: pl.LazyFrame, name: str, n: int, where: str, limit: Limit)
             limit.check(int(piece.cast(pl.String).str.len_bytes().sum()))
         missing += piece.null_count()
         if not missing:
-            yield _values(piece, name, where)
+            yield column_values(piece, name, where)
     require_none_missing(missing, name, where)  # only now, so that the message counts all of them
 
 
@@ -198,7 +198,7 @@ def _without_blanks(ids: pl.Series) -> pl.Series:
     return ids.set(missing.fill_null(False), None)
 
 
-def _values(column: Any, name: str, where: str) -> Array:
+def column_values(column: Any, name: str, where: str) -> Array:
     """A column of a frame as an array. Dates become microseconds, decimals become floats."""
     need("narwhals", "reading frames")
     import narwhals as nw

@@ -43,7 +43,7 @@ class Vocabulary:
             values: The external id of each row, [n]. An id may occur in many rows.
             kind: "user" or "item", for error messages.
         """
-        ids = _typed_ids(values, kind)
+        ids = typed_ids(values, kind)
         return Vocabulary.gather((ids[rows] for rows in pieces(len(ids))), kind)
 
     @staticmethod
@@ -52,7 +52,7 @@ class Vocabulary:
 
         Only the distinct ids are kept, so the column is never in memory as a whole.
         """
-        typed = (_typed_ids(piece, kind) for piece in values)
+        typed = (typed_ids(piece, kind) for piece in values)
         first = next(typed)
         gather = _gather_texts if first.dtype.kind == "T" else _gather_numbers
         ids, dense = gather(itertools.chain([first], typed))
@@ -212,7 +212,7 @@ def _are_numbers(given: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_]:
     return np.fromiter(map(is_number, given.tolist()), bool, len(given))
 
 
-def _typed_ids(values: Any, kind: str) -> Array:
+def typed_ids(values: Any, kind: str) -> Array:
     """The ids [n] as integers of the given width, as floats or as texts."""
     beat()  # a long column comes in many pieces
     ids = flat(values)

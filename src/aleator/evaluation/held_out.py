@@ -56,8 +56,8 @@ class HeldOut:
         most_users: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.fitted = Histories(fitted.csr, device)
-        self.held = Histories(held.csr, device)
+        self.fitted = Histories.of(fitted, device)
+        self.held = Histories.of(held, device)
         self.fingerprint = held.fingerprint
         self.tail = torch.ones(fitted.n_items, dtype=torch.bool) if tail is None else tail
         self.tail = self.tail.to(device)
@@ -83,7 +83,8 @@ class HeldOut:
 
         What was cut away is no candidate either. It serves `measure` alone.
         """
-        draw, host = torch.Generator().manual_seed(seed), self.fitted.host_size
+        fitted = self.fitted.only(self.who) if self.fitted.mapped else self.fitted
+        draw, host = torch.Generator().manual_seed(seed), fitted.host_size
         most = torch.tensor(sizes)[torch.randint(len(sizes), (len(host),), generator=draw)]
         row = torch.repeat_interleave(torch.arange(len(host)), host)
         order = torch.rand(len(row), generator=draw).argsort()
@@ -91,7 +92,7 @@ class HeldOut:
         place = torch.arange(len(row)) - (host.cumsum(0) - host)[row]
         kept = order[place < most[row]].sort().values
         made = copy.copy(self)
-        made.newcomers = self.fitted.take(kept.to(self.fitted.device))
+        made.newcomers = fitted.take(kept.to(fitted.device))
         return made
 
     def measure_blends(self, parts: Parts, lams: Lams) -> Measured:

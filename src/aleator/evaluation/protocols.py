@@ -184,7 +184,7 @@ class _Lists:
             "fit it on the train part of this split",
         )
         self.in_tail, self.cuts, self.n_items, self.empty = in_tail, cuts, seen.n_items, empty
-        self.seen, self.test = Histories(seen.csr, device), Histories(split.test.csr, device)
+        self.seen, self.test = Histories.of(seen, device), Histories.of(split.test, device)
         self.who = (self.test.size > 0).nonzero().squeeze(1)
         self.popularity = torch.from_numpy(seen.popularity).to(device)
         self.size, self.chunk = blocks(len(self.who), seen.n_items, device, memory)

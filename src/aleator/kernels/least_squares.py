@@ -68,12 +68,16 @@ def history_terms(factors: Tensor, rows: Histories, mu: float, l2: Tensor, items
     return found
 
 
-def approach(x: Tensor, factors: Tensor, rows: Users, mu: float, l2: Tensor, steps: int) -> Tensor:
+def approach(
+    x: Tensor, factors: Tensor, rows: Users, mu: float, l2: Tensor, steps: int, gram: Tensor | None = None
+) -> Tensor:
     """Take `steps` steps of conjugate gradients from `x` [n_rows, dim] towards what `least_squares` finds.
 
-    A step costs two passes over the pairs, and no row needs a matrix of its own (Takacs, Pilaszy and Tikk, 2011).
+    A step costs two passes over the pairs, and no row needs a matrix of its own (Takacs, Pilaszy and Tikk, 2011). `gram`
+    is `weighted_gram`, if the caller has it.
     """
-    gram, extra = weighted_gram(factors, mu), _extra(rows.weight.to(factors.dtype), mu)
+    gram = weighted_gram(factors, mu) if gram is None else gram
+    extra = _extra(rows.weight.to(factors.dtype), mu)
 
     def normal(v: Tensor) -> Tensor:
         """The normal matrix of each row, times its v."""

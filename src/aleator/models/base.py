@@ -62,6 +62,7 @@ class Model(Recommender):
     scores_are_products: ClassVar[bool] = True  # whether scores are inner products, if there is a table of factors
     trains_jointly: ClassVar[bool] = False  # whether AUR-J can train its `parameters`
     weighs_negatives: ClassVar[bool] = False  # whether it is fitted with weight `mu` on the unobserved pairs
+    streams: ClassVar[bool] = False  # whether it takes pairs on disk batch by batch
     frozen: ClassVar[bool] = False  # whether it was fitted elsewhere and cannot be fitted again
 
     def __post_init__(self) -> None:
@@ -274,6 +275,11 @@ class Model(Recommender):
         Options that are "auto" are chosen on the pairs `held_out`. Without them, an earlier choice holds. A training in
         epochs stops early on the pairs `held_out`. Without them, it runs for `epochs`.
         """
+        require(
+            data.on_disk is None or self.streams,
+            f"{type(self).__name__} takes all pairs into memory, and these are on disk",
+            "take FISM, MF or Popularity, or read the data without on_disk",
+        )
         if held_out is not None:
             self.choose_on(data, held_out)
         self.data, self.map, self.log = data, None, None

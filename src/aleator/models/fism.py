@@ -60,6 +60,7 @@ class FISM(Epochs, Model):
 
     learned: ClassVar[Mapping[str, str]] = {"z": "[n_items, dim]", "q": "[n_items, width]"}
     weighs_negatives: ClassVar[bool] = True
+    streams: ClassVar[bool] = True
     excludes_itself: ClassVar[bool] = True  # whether an observed item is left out of the history in its own loss
     steps: ClassVar[int] = 16
     ranges: ClassVar[Ranges] = {

@@ -36,6 +36,7 @@ class IPS(MF):
 
     learned: ClassVar[Mapping[str, str]] = {"inverse_propensity": "[n_items]"}
     trains_jointly: ClassVar[bool] = False  # the joint loss has other weights
+    streams: ClassVar[bool] = False  # it weighs all pairs at once
     ranges: ClassVar[Ranges] = {
         **MF.ranges,
         "power": Between(0.1, 1.0),

@@ -65,6 +65,7 @@ class MF(Epochs, Model):
 
     facts: ClassVar[tuple[str, ...]] = ("solved_by",)
     trains_jointly: ClassVar[bool] = True
+    streams: ClassVar[bool] = True
     weighs_negatives: ClassVar[bool] = True
     steps: ClassVar[int] = 8
     ranges: ClassVar[Ranges] = {
@@ -159,10 +160,13 @@ class MF(Epochs, Model):
         rows.weight = self.pair_weight(rows.item, rows.weight)
         return rows
 
-    def matrix(self) -> sp.csr_matrix:
-        """The observed pairs of all users, with the weights that they have in the loss, on the host."""
+    def item_rows(self) -> Histories:
+        """The observed pairs of all items, with the weights that they have in the loss."""
+        if self.fitted.on_disk is not None:
+            return Histories.of_rows(self.fitted.on_disk.by_item, self.torch_device)
         csr, weight = self.fitted.csr, self.rows().weight.cpu().numpy()
-        return sp.csr_matrix((weight, csr.indices, csr.indptr), shape=csr.shape)
+        by_user = sp.csr_matrix((weight, csr.indices, csr.indptr), shape=csr.shape)
+        return Histories(by_user.T.tocsr(), self.torch_device)
 
     # Adam
 
@@ -269,7 +273,7 @@ class ALS:
 
     def __init__(self, model: MF, start: FactorTable | None = None) -> None:
         self.model, device = model, model.torch_device
-        self.by_user, self.by_item = model.rows(), Histories(model.matrix().T.tocsr(), device)
+        self.by_user, self.by_item = model.rows(), model.item_rows()
         rows = self.by_user.n_users, self.by_user.n_items
         require_tables(*((n, model.dim) for n in rows), device=device)
         draw = torch.Generator().manual_seed(model.seed)
@@ -278,7 +282,8 @@ class ALS:
         self.users = self.items.new_zeros((self.by_user.n_users, model.dim))
         if start is not None:
             self.users, self.items = start.users, start.items
-        self._batches = [rows.batch(torch.arange(rows.n_users)) for rows in self._sides]
+        # a batch of all rows is kept; several are made anew each time, since together they are as large as the pairs
+        self._whole = [_batch(rows, 0, rows.n_users) if len(rows.spans) == 1 else None for rows in self._sides]
 
     @property
     def _sides(self) -> tuple[Histories, Histories]:
@@ -305,16 +310,26 @@ class ALS:
 
     def _solve(self, side: int, x: Tensor, y: Tensor) -> Tensor:
         model, rows = self.model, self._sides[side]
-        l2 = model.penalty(rows)
-        return approach(x, y, self._batches[side], model.mu, l2, _STEPS)
+        l2, gram, found = model.penalty(rows), weighted_gram(y, model.mu), torch.empty_like(x)
+        for a, b in rows.spans:
+            batch = self._whole[side] or _batch(rows, a, b)
+            found[a:b] = approach(x[a:b], y, batch, model.mu, l2[a:b], _STEPS, gram)
+        return found
 
     def mean_weight(self) -> float:
         """The mean over users and items of what `frequency` multiplies their penalty by."""
         return float(torch.cat([weight_of(rows, self.model.mu) for rows in self._sides]).mean())
 
 
+def _batch(rows: Histories, first: int, last: int) -> Users:
+    return rows.batch(torch.arange(first, last))
+
+
 def weight_of(rows: Histories, mu: float) -> Tensor:
     """[n_rows] the weight of each row's pairs, and `mu` for each pair that it could have. In float64."""
-    of_pairs = torch.segment_reduce(rows.weight.double(), "sum", offsets=rows.indptr, initial=0)
-    found: Tensor = of_pairs + mu * rows.n_items
-    return found
+    found = torch.empty(rows.n_users, dtype=torch.float64, device=rows.device)
+    for a, b in rows.spans:
+        ends = rows.indptr[a : b + 1]
+        start, end = int(ends[0]), int(ends[-1])
+        found[a:b] = torch.segment_reduce(rows.weight[start:end].double(), "sum", offsets=ends - start, initial=0)
+    return found.add_(mu * rows.n_items)

@@ -22,6 +22,7 @@ class Popularity(Model):
 
     learned: ClassVar[Mapping[str, str]] = {"share": "[n_items]"}
     personalises: ClassVar[bool] = False
+    streams: ClassVar[bool] = True
 
     def learn(self, stop: Stop) -> None:
         self.share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).float().to(self.torch_device)

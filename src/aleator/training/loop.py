@@ -31,6 +31,7 @@ from aleator.progress import note
 from aleator.ranks import here
 from aleator.training.journal import Step, step, taking
 from aleator.training.slices import Shard
+from aleator.training.spill import Spill
 from aleator.training.stop import Stop
 from aleator.training.watch import stage
 from aleator.training.whole import Content
@@ -115,6 +116,7 @@ class Loop:
     tolerance: float = 0.0  # keep the last epoch whose metric is within this share of the best
     exact: bool = False  # whether a GPU multiplies matrices in float32, instead of TF32
     clip: float | None = None  # the largest norm of a gradient
+    spill: bool = False  # whether the best weights so far wait on disk
     from_start: bool = False  # whether the parameters before training may be the best, as epoch 0
     seed: int = 0
     shard: Shard = "none"  # whether the parameters and the loss are those of some of the items
@@ -324,7 +326,9 @@ class _Best:
     def __init__(self, loop: Loop, parameters: Sequence[Tensor], stop: Stop) -> None:
         self.parameters, self.tolerance = parameters, loop.tolerance
         self.epoch, self.metric, self.stale = 0, -math.inf, 0
-        self.weights = [] if stop.metric is None else [p.detach().clone() for p in parameters]
+        kept = [] if stop.metric is None else parameters
+        self.spill = Spill(kept) if loop.spill else None
+        self.weights = [p.detach().clone() for p in kept] if self.spill is None else self.spill.tensors
         if stop.metric is not None and loop.from_start:
             self.metric = stop.metric()
 
@@ -335,12 +339,18 @@ class _Best:
         self.stale = 0 if better else self.stale + 1
         if better or (self.tolerance and metric >= (1 - self.tolerance) * self.metric):
             self.epoch = epoch
+            if self.spill is not None:
+                self.spill.keep(self.parameters)
+                return
             for kept, now in zip(self.weights, self.parameters, strict=True):
                 kept.copy_(now.detach())
 
     @torch.no_grad()
     def restore(self) -> int:
         """Write the best weights back into the parameters. Returns their epoch."""
+        if self.spill is not None:
+            self.spill.restore(self.parameters)
+            return self.epoch
         for now, kept in zip(self.parameters, self.weights, strict=True):
             now.copy_(kept)
         return self.epoch

@@ -46,11 +46,15 @@ class Estimator(Configurable, ABC):
         """How many numbers it learns for a catalogue of that size, 0 if that is unknown. `require_memory` asks."""
         return 0
 
-    def require_memory(self, n_items: int, device: torch.device, *, checked: bool) -> None:
-        """Refuse an estimator that does not fit in memory. `checked` if the best weights so far are kept too."""
+    def bytes_needed(self, n_items: int, device: torch.device, *, checked: bool) -> float:
+        """Bytes that training takes for a catalogue of that size. `checked` if the best weights are kept too."""
         copies = 5 + checked  # weights, two moments, gradients, bfloat16 and its products; with checks the best weights
-        what = f"{self!r} for {n_items:,} items"
-        require_memory(4 * copies * self.numbers(n_items), device, what)
+        return 4 * copies * self.numbers(n_items)
+
+    def require_memory(self, n_items: int, device: torch.device, *, checked: bool) -> None:
+        """Refuse an estimator that does not fit in memory."""
+        needed = self.bytes_needed(n_items, device, checked=checked)
+        require_memory(int(needed), device, f"{self!r} for {n_items:,} items")
 
     @abstractmethod
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:

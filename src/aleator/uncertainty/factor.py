@@ -12,11 +12,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users
+from aleator.device import free_memory
 from aleator.errors import require
 from aleator.kernels.fold_in import padded, with_new_items
-from aleator.kernels.ragged import history_products, pair_products
+from aleator.kernels.ragged import history_products, pair_products, row_dots
 from aleator.options import Among, Between, Ranges
+from aleator.progress import note
 from aleator.ranking.contributions import Terms
+from aleator.ranks import here
 from aleator.training.draws import normal_rows
 from aleator.training.row_adam import RowAdam
 from aleator.training.slices import Shard, Slice, found_slice
@@ -33,6 +36,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "elu": F.elu,
 }
+_SHARE = 1 / 8  # most of the rows that are in use at a time in lean training
+_FEWEST = 16  # users of a batch
 RANDOM_INIT = 0.01  # standard deviation of random projections
 RANDOM = Schedule(lr=3e-3, weight_decay=0.3, steps=16, patience=8, check_every=1, tolerance=0.0)
 SPECTRAL = Schedule(lr=5e-4, weight_decay=0.0, steps=12, patience=4, check_every=1, tolerance=0.0)
@@ -56,6 +61,10 @@ class FactorEstimator(ProductEstimator):
 
     With `shard="items"`, each of several processes has the rows of some of the items in z and q, with their gradients and
     the state of the optimiser. Two sums of [users of a batch, dim] cross the network in a step: p and its gradient.
+
+    `optimizer="lean"` is for catalogues that hardly fit into memory. First moments are in bfloat16 and second ones
+    factored, batches of users are small enough that few rows are in use at a time, and the best weights so far wait on
+    disk. "auto" takes AdamW if that fits into free memory, and lean otherwise, with a note.
     """
 
     dim: int = 1024  # dimensions of z and q
@@ -64,7 +73,9 @@ class FactorEstimator(ProductEstimator):
     self_exclude: bool = True  # whether to leave an observed item out of the history in its own loss
     history_dropout: float = 0.0  # share of the history items that are dropped in training
     shard: Shard = "none"  # what several processes share out: users of a batch, or "items", each with rows of its own
+    optimizer: Literal["auto", "adam", "lean"] = "auto"  # AdamW, or one whose state takes a quarter of its memory
 
+    _lean: bool = field(default=False, init=False)  # whether the present training is lean
     z: Tensor = field(init=False)  # [n_items, dim] for the items of a history
     q: Tensor = field(init=False)  # [n_items, dim] for candidates
 
@@ -85,6 +96,8 @@ class FactorEstimator(ProductEstimator):
         require(0 <= self.history_dropout < 1, f"history_dropout is {self.history_dropout}", "give a share below 1")
 
     def learn(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
+        if hasattr(self, "z"):
+            self.forget()  # of an earlier fit
         self.require_memory(histories.n_items, histories.device, checked=stop.metric is not None)
         spectral = self._starts_spectral(histories.n_items)
         self.own = Slice.of(histories.n_items, self.shard)
@@ -103,13 +116,19 @@ class FactorEstimator(ProductEstimator):
     def go_on(self, histories: Histories, expectation: Expectation, objective: Objective, stop: Stop) -> None:
         n_items = histories.n_items
         plan = self.schedule(self._starts_spectral(n_items), n_items, histories.device)
+        held = 4 * self.numbers(n_items)
+        self._lean = self._leans(n_items, histories.device, checked=stop.metric is not None, held=held)
+        if self._lean and self.optimizer == "auto":
+            note("the state of AdamW does not fit into free memory: the estimator is trained by the lean optimizer")
         rows = self._row_optimizer(histories, plan)
         gradients = [] if rows else [torch.empty_like(parameter) for parameter in self.parameters()]
 
         def loss(users: Users, draw: torch.Generator) -> Tensor:
             items = self.sample(n_items, draw)
-            if rows is not None and items is not None:
-                used: Tensor = torch.unique(self.own.places(torch.cat([users.item, items])))
+            if rows is not None:
+                used: Tensor | None = None
+                if items is not None:
+                    used = torch.unique(self.own.places(torch.cat([users.item, items])))
                 z, q, dz, dq = rows.rows(used)
                 tables = Tables(z, q, dz, dq, used, own=self.own)
             else:
@@ -149,9 +168,39 @@ class FactorEstimator(ProductEstimator):
         self.own = found_slice(n_items, len(tensors["z"]), self.shard)
         return self.own.rows_of(n_items)
 
+    def bytes_needed(self, n_items: int, device: torch.device, *, checked: bool) -> float:
+        if not self._leans(n_items, device, checked=checked):
+            return super().bytes_needed(n_items, device, checked=checked)
+        # weights, moments in bfloat16, and the gradients with what makes them: of all rows, or of the share in use
+        return 4 * self.numbers(n_items) * (1.5 + (4 * _SHARE if self._few_rows(n_items, device) else 2))
+
+    def _leans(self, n_items: int, device: torch.device, *, checked: bool, held: int = 0) -> bool:
+        """Whether to train by the lean optimizer. `held` are bytes that the tables take already."""
+        if self.optimizer != "auto":
+            return self.optimizer == "lean"
+        return here().any(super().bytes_needed(n_items, device, checked=checked) - held > free_memory(device))
+
+    def _few_rows(self, n_items: int, device: torch.device) -> bool:
+        """Whether a lean batch uses few rows: the catalogue is so large that the sampled items are few."""
+        return 0 < 2 * self.sample_size(n_items, device) <= _SHARE * n_items
+
+    @property
+    def spills(self) -> bool:
+        return self._lean
+
+    def users_at_a_time(self, histories: Histories, plan: Schedule) -> int:
+        found, n_items = super().users_at_a_time(histories, plan), histories.n_items
+        sample = self.sample_size(n_items, histories.device)
+        if not self._lean or self.batch_size != "auto" or not self._few_rows(n_items, histories.device):
+            return found
+        of_users = (_SHARE * n_items - sample) / max(float(histories.host_size.double().mean()), 1)
+        return min(found, max(int(of_users), _FEWEST))
+
     def _row_optimizer(self, histories: Histories, plan: Schedule) -> RowAdam | None:
         """An optimiser that updates only the rows in use, or None if a batch uses many rows."""
         sample = self.sample_size(histories.n_items, histories.device)
+        if self._lean:
+            return RowAdam(self.parameters(), lr=plan.lr, weight_decay=plan.weight_decay, lean=True)
         in_use = sample + self.users_at_a_time(histories, plan) * float(histories.host_size.double().mean())
         if not sample or histories.n_items <= 3 * in_use:
             return None
@@ -201,7 +250,7 @@ class FactorEstimator(ProductEstimator):
         without = shorter(scale, keep, users)[which]
         if self.activation == "linear":
             whole = pair_products(summed * scale[:, None], self.q, pairs)
-            found = (whole - (self.z * self.q).sum(1).index_select(0, pairs.item) * scale[pairs.row]) * without
+            found = (whole - row_dots(self.z, self.q).index_select(0, pairs.item) * scale[pairs.row]) * without
         else:
             theirs, own = (table.index_select(0, pairs.item) for table in (self.q, self.z))
             rest = (summed.index_select(0, pairs.row) - own) * (scale[pairs.row] * without)[:, None]

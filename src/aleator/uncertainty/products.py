@@ -66,6 +66,11 @@ class ProductEstimator(Estimator):
     }
     ranges: ClassVar[Ranges] = {"lr": Between(5e-5, 5e-3, log=True), "weight_decay": Between(0.0, 0.5)}
 
+    @property
+    def spills(self) -> bool:
+        """Whether the best weights so far wait on disk."""
+        return False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         given = [self.batch_size, self.sampled_items, self.patience, self.check_every, self.lr, self.max_epochs]
@@ -143,6 +148,7 @@ class ProductEstimator(Estimator):
             check_every=plan.check_every,
             tolerance=plan.tolerance,
             exact=self.precision == "float32",
+            spill=self.spills,
             shard="none" if self.own.whole else "items",
             seed=self.seed,
             label=LABEL,

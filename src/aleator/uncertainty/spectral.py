@@ -11,12 +11,14 @@ Where ranks share out the items, each has the rows of its own. In each iteration
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from aleator.batches import Histories
+from aleator.batches import Histories, Users, pieces
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
 from aleator.progress import beat
 from aleator.training.draws import normal_rows
@@ -26,6 +28,7 @@ from aleator.uncertainty.objective import Objective
 from aleator.uncertainty.step import shorter
 
 _ITERATIONS = 3
+_ROWS = 1 << 16  # rows of a table at a time, where it is written over
 _USERS, _ITEMS = 512, 2048  # size of the sample that scale and level are fitted on
 
 
@@ -38,11 +41,12 @@ def spectral_start(
     own: Slice = WHOLE,
 ) -> tuple[Tensor, Tensor]:
     """z and q, [n_items, dim] each, or their rows of a slice. Dimensions beyond the rank of the data are 0."""
-    vectors, values = singular_vectors(histories, dim, generator, own)
-    table = torch.zeros((len(vectors), dim), device=histories.device)
-    table[:, : vectors.shape[1]] = vectors * values.sqrt()
+    table, values = singular_vectors(histories, dim, generator, own)
+    table.mul_(values.sqrt())
+    if len(values) < dim:
+        table = F.pad(table, (0, dim - len(values)))
     scale, level, mean = _fit(histories, table, expectation, objective, generator, own)
-    z = table * scale**0.5
+    z = table.mul_(scale**0.5)
     return z, z + level / (scale**0.5 * mean.square().sum()) * mean
 
 
@@ -50,30 +54,44 @@ def singular_vectors(
     histories: Histories, k: int, generator: torch.Generator, own: Slice = WHOLE
 ) -> tuple[Tensor, Tensor]:
     """The k leading right singular vectors [n_items, k] and singular values [k] of the normalised interactions."""
-    everyone = histories.batch(torch.arange(histories.n_users))
-    popularity = torch.bincount(everyone.item, minlength=histories.n_items)
-    weight = (everyone.size[everyone.row] * popularity[everyone.item]).float().rsqrt()
-    k = min(k, int((histories.host_size > 0).sum()), int((popularity > 0).sum()))
+    n_users = int((histories.host_size > 0).sum())
+    k = min(k, n_users, int((histories.count > 0).sum()))
     found = normal_rows((histories.n_items, k), generator, own, histories.device)
-    pairs, which = own.pairs(everyone)
-    weight = weight[which]
+    kept = list(_everyone(histories, own)) if len(histories.spans) == 1 else None  # several are made anew each time
     for _ in range(_ITERATIONS):
-        users = own.sum(history_sum(_orthonormal(found, own), pairs, weight))
-        found = torch.zeros_like(found)
-        add_by_item(found, users, pairs, weight)
-        beat()
+        basis = _orthonormal(found, own)
+        found = torch.zeros_like(basis)
+        for pairs, weight in kept or _everyone(histories, own):
+            add_by_item(found, own.sum(history_sum(basis, pairs, weight)), pairs, weight)
+            beat()
+        del basis
     found = _orthonormal(found, own)
-    users = own.sum(history_sum(found, pairs, weight))
-    squares, rotation = torch.linalg.eigh((users.T @ users).double())
+    products = torch.zeros(k, k, dtype=torch.float64, device=histories.device)
+    for pairs, weight in kept or _everyone(histories, own):
+        summed = own.sum(history_sum(found, pairs, weight))
+        products += (summed.T @ summed).double()
+    squares, rotation = torch.linalg.eigh(products)
     own.ranks.broadcast(squares, rotation)  # the signs of the vectors may differ between unlike machines
-    return found @ rotation.flip(1).float(), squares.flip(0).clamp_min(0).sqrt().float()
+    for rows in pieces(found, _ROWS):
+        rows.copy_(rows @ rotation.flip(1).float())
+    return found, squares.flip(0).clamp_min(0).sqrt().float()
+
+
+def _everyone(histories: Histories, own: Slice) -> Iterator[tuple[Users, Tensor]]:
+    """All users in batches, with the entries of the normalised interactions. Of a slice, those of its items."""
+    for first, last in histories.spans:
+        users = histories.batch(torch.arange(first, last))
+        weight = (users.size[users.row] * histories.count[users.item]).float().rsqrt()
+        pairs, which = own.pairs(users)
+        yield pairs, weight[which]
 
 
 def _orthonormal(table: Tensor, own: Slice = WHOLE) -> Tensor:
     """An orthonormal basis of the columns, by the Cholesky factor of their products. It is far cheaper than QR.
 
     Columns beyond the rank of the data can make the products singular up to rounding. QR is then the way. Where the rows
-    are shared out it is a decomposition of the products, and the columns beyond the rank become 0.
+    are shared out it is a decomposition of the products, and the columns beyond the rank become 0. The basis is written
+    over the table, some rows at a time.
     """
     products = own.sum(table.T @ table).double()
     products.diagonal().add_(1e-6 * products.diagonal().mean())
@@ -87,8 +105,9 @@ def _orthonormal(table: Tensor, own: Slice = WHOLE) -> Tensor:
     if bool(failed):
         whole: Tensor = torch.linalg.qr(table.double()).Q.float().contiguous()
         return whole
-    basis: Tensor = torch.linalg.solve_triangular(root.float(), table.T, upper=False).T.contiguous()
-    return basis
+    for rows in pieces(table, _ROWS):
+        rows.copy_(torch.linalg.solve_triangular(root.float(), rows.T, upper=False).T)
+    return table
 
 
 def _fit(
