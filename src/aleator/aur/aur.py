@@ -582,7 +582,8 @@ class AUR(Recommender):
 
     @property
     def slices(self) -> Mapping[str, Slice]:
-        return {**self.model.slices, **{f"estimator.{name}": own for name, own in self.estimator.slices.items()}}
+        of_model = {} if self.model is None else self.model.slices  # without a fit
+        return {**of_model, **{f"estimator.{name}": own for name, own in self.estimator.slices.items()}}
 
     def options(self) -> dict[str, Any]:
         return super().options() | {
