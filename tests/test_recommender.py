@@ -378,9 +378,14 @@ class TestFit:
 
     def test_what_is_not_fitted_says_so(self, make: Make, tmp_path: Path) -> None:
         unfitted = make()
-        for use in (unfitted.recommend, unfitted.score):
+        uses = [unfitted.recommend, unfitted.score, unfitted.similar_items, unfitted.vectors, unfitted.user_vector]
+        for use in uses:
             with pytest.raises(al.AleatorError, match="not fitted"):
                 use([0])
+        with pytest.raises(al.AleatorError, match="not fitted"):
+            unfitted.explain([0], [1])
+        with pytest.raises(al.AleatorError, match="not fitted"):
+            _ = unfitted.fingerprint
         with pytest.raises(al.AleatorError, match="not fitted"):
             unfitted.save(tmp_path / "m")
 

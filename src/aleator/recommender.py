@@ -564,10 +564,11 @@ class Recommender(Configurable, ABC):
         Saving and loading keep it, on any device. An AUR has the same one at every lam, since lam changes no vector of an
         item. Another fit has another one, unless it learned the same to the bit.
         """
+        data = self.fitted.fingerprint
         self._require_rows("the fingerprint")
         learned, tensors = self.pack()
         about = {"kind": type(self).__name__, "options": self.options(), "learned": learned}
-        return folders.fingerprint(about | {"data": self.fitted.fingerprint}, tensors)
+        return folders.fingerprint(about | {"data": data}, tensors)
 
     def save(self, folder: Place) -> None:
         """Save to a folder that `load` and `aleator.load_model` read: safetensors and a JSON manifest.
