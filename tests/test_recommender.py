@@ -378,7 +378,13 @@ class TestFit:
 
     def test_what_is_not_fitted_says_so(self, make: Make, tmp_path: Path) -> None:
         unfitted = make()
-        uses = [unfitted.recommend, unfitted.score, unfitted.similar_items, unfitted.vectors, unfitted.user_vector]
+        uses: list[Any] = [
+            unfitted.recommend,
+            unfitted.score,
+            unfitted.similar_items,
+            unfitted.vectors,
+            unfitted.user_vector,
+        ]
         for use in uses:
             with pytest.raises(al.AleatorError, match="not fitted"):
                 use([0])
