@@ -13,6 +13,7 @@ import io
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -546,6 +547,42 @@ def export_files() -> dict[str, bytes]:
         return {file.name: file.read_bytes() for file in (Path(place) / "e").iterdir() if file.is_file()}
 
 
+@cache
+def pairs_on_disk() -> dict[str, bytes]:
+    """A parquet file, and the files that `al.read(on_disk=)` makes of it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        pl.DataFrame(columns(30)).write_parquet(place / "s.parquet")
+        os.utime(place / "s.parquet", (0, 0))
+        maps = al.read(place / "s.parquet", on_disk=place / "c", duplicates="sum").on_disk
+        assert maps is not None
+        _ = maps.by_item
+        return {str(file.relative_to(place)): file.read_bytes() for file in place.rglob("*") if file.is_file()}
+
+
+def lay_pairs(folder: Path) -> None:
+    for name, content in pairs_on_disk().items():
+        put((folder / name).parent, {Path(name).name: content})
+    os.utime(folder / "s.parquet", (0, 0))
+
+
+def read_on_disk(seal: bool, folder: Path) -> None:
+    """Find the files again and use them. With `seal` their checksums are right, as those of an attacker are."""
+    for part in (folder / "c", folder / "c" / "by-item") if seal else ():
+        facts = json.loads((part / "manifest.json").read_text())
+        for name, about in facts["files"].items():
+            content = (part / name).read_bytes()
+            about |= {"bytes": len(content), "crc32": zlib.crc32(content)}
+        (part / "manifest.json").write_text(json.dumps(facts))
+    data = al.read(folder / "s.parquet", on_disk=folder / "c", duplicates="sum")
+    assert data.on_disk is not None
+    with suppress(al.AleatorError):
+        al.MF(dim=2, l2=0.1, iterations=1).fit_pairs(data)
+        _ = data.csr.sum(), data.popularity
+
+
 def pretended(_: Search, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "recall@20": 0.1 + 0.001 * len(repr(options)),
@@ -949,6 +986,16 @@ def readers() -> dict[str, Callable[[], dict[str, Way]]]:
                 lambda: [export_files()["manifest.json"]],
                 lambda folder: put(folder / "e", export_files()),
             )
+        },
+        "pairs on disk": lambda: {
+            name.replace("/", " "): Way(
+                name,
+                partial(read_on_disk, not name.endswith(".json")),
+                lambda name=name: [pairs_on_disk()[name]],  # type: ignore[misc]
+                lay_pairs,
+            )
+            for name in sorted(pairs_on_disk())
+            if name != "s.parquet"
         },
         "records": lambda: {
             study: Way(f"r/{study}/case.jsonl", partial(reported, study), partial(record_seed, study))

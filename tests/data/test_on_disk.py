@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +199,33 @@ def test_damaged_files_are_told(damage: str, folder: Path, tmp_path: Path) -> No
         (cache / "manifest.json").write_text("{")
     with pytest.raises(AleatorError, match=r"is not whole .*; delete it, and read the source again"):
         al.read(folder, on_disk=cache)
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "type"),
+    [
+        ("item", np.array([10**6] * 40, "<i4"), "<i4"),
+        ("item", np.array([-1] * 40, "<i4"), "<i4"),
+        ("user", np.array([10**6] * 40, "<i4"), "<i4"),
+        ("user", np.zeros(39, "<i4"), "<i4"),
+        ("start", np.array([0, 10**9, 40], "<i8"), "<i8"),
+        ("start", np.array([0, 1, 41], "<i8"), "<i8"),
+        ("item", np.zeros(20, "<i8"), "|O"),
+        ("../item", np.zeros(40, "<i4"), "<i4"),
+    ],
+)
+def test_columns_that_would_lead_elsewhere_are_refused(name: str, made: Any, type: str, tmp_path: Path) -> None:
+    """Their checksums are right: whoever can write the files can write the manifest too."""
+    rows = {"user": [1] * 20 + [2] * 20, "item": [*range(20), *range(20)]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "pairs.parquet")
+    cache = tmp_path / "cache"
+    al.read(tmp_path / "pairs.parquet", on_disk=cache)
+    facts = json.loads((cache / "manifest.json").read_text())
+    (cache / name).write_bytes(made.tobytes())
+    facts["files"][name] = {"dtype": type, "bytes": made.nbytes, "crc32": zlib.crc32(made.tobytes())}
+    (cache / "manifest.json").write_text(json.dumps(facts))
+    with pytest.raises(AleatorError, match="is not whole"):
+        al.read(tmp_path / "pairs.parquet", on_disk=cache)
 
 
 def test_a_full_disk_leaves_nothing_that_looks_whole(

@@ -30,6 +30,7 @@ BUCKET = 1 << 22  # pairs that are sorted at a time, unless there are more than 
 BUCKETS = 512  # files that are open at a time
 FORMAT = 1
 MANIFEST = "manifest.json"
+TYPES = {"start": ("<i8",), "user": ("<i4",), "item": ("<i4",), "weight": ("<f4",), "time": ("<i8", "<f8")}
 Content = dict[str, Array]  # columns by name
 Facts = dict[str, Any]  # what a manifest says
 
@@ -57,8 +58,11 @@ class Maps:
     @classmethod
     def open(cls, folder: Path, whole: Maps | None = None) -> Maps:
         """The maps of a folder, once its files are checked."""
-        facts, columns = load(folder)
-        return cls(folder, facts["users"], facts["items"], columns, columns.pop("start"), whole)
+        with _whole(folder):
+            facts, columns = _load(folder)
+            users, items, start = facts["users"], facts["items"], columns.pop("start")
+            _check(start, users, columns, {"user": users, "item": items})
+        return cls(folder, users, items, columns, start, whole)
 
     def __len__(self) -> int:
         return len(self.columns["user"])
@@ -75,8 +79,11 @@ class Maps:
         if not (folder / MANIFEST).exists():
             with written(folder) as part:
                 self._turn(part)
-        _, columns = load(folder)
-        return Rows(columns["start"], columns["user"], columns.get("weight"), self.n_users)
+        with _whole(folder):
+            _, columns = _load(folder)
+            start = columns.pop("start")
+            _check(start, self.n_items, columns, {"user": self.n_users})
+        return Rows(start, columns["user"], columns.get("weight"), self.n_users)
 
     @cached_property
     def csr(self) -> sp.csr_matrix:
@@ -213,22 +220,43 @@ def written(target: Path) -> Iterator[Path]:
 
 def read_manifest(folder: Path) -> Facts:
     """What the manifest of a folder of maps says."""
-    try:
+    with _whole(folder):
         facts = json.loads((folder / MANIFEST).read_text())
         if facts["format"] != FORMAT:
             raise ValueError(f"it has format {facts['format']!r:.20}, and this version reads {FORMAT}")
         return dict(facts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from None
 
 
-def load(folder: Path) -> tuple[Facts, Content]:
+@contextmanager
+def _whole(folder: Path) -> Iterator[None]:
+    """Inside, what a folder of maps should have and has not is an `AleatorError`."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise AleatorError(f"'{folder}' is not whole ({reason:.200})", "delete it, and read the source again") from None
+
+
+def _load(folder: Path) -> tuple[Facts, Content]:
     """The manifest of a folder and its columns, mapped into memory, once they have the size and content that it says."""
     facts = read_manifest(folder)
-    try:
-        return facts, {name: _mapped(folder / name, about) for name, about in facts["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(folder, error) from None
+    for name, about in facts["files"].items():
+        if about["dtype"] not in TYPES[name]:
+            raise ValueError(f"'{name}' is of type {about['dtype']}")
+    return facts, {name: _mapped(folder / name, about) for name, about in facts["files"].items()}
+
+
+def _check(start: NDArray[np.int64], n_rows: int, columns: Content, below: dict[str, int]) -> None:
+    """Refuse rows that would lead into other memory. `below` has the numbers that ids of a column are below."""
+    if any(type(n) is not int or n < 0 for n in (n_rows, *below.values())):
+        raise ValueError("its numbers of users and items are none")
+    n = {len(values) for values in columns.values()}
+    if len(n) != 1 or len(start) != n_rows + 1 or [start[0], start[-1]] != [0, *n] or bool((np.diff(start) < 0).any()):
+        raise ValueError("its columns do not fit each other")
+    for name, most in below.items():
+        for rows in _chunks(*n):
+            if columns[name][rows].min() < 0 or columns[name][rows].max() >= most:
+                raise ValueError(f"'{name}' has an id that is none")
 
 
 def _mapped(path: Path, about: Facts) -> Array:
@@ -244,8 +272,3 @@ def _mapped(path: Path, about: Facts) -> Array:
     dtype = np.dtype(about["dtype"])
     # copy on write: what a process writes stays its own, and PyTorch takes no array that is read only
     return np.memmap(path, dtype, "c") if about["bytes"] else np.zeros(0, dtype)
-
-
-def _damaged(folder: Path, error: Exception) -> AleatorError:
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return AleatorError(f"'{folder}' is not whole ({reason:.200})", "delete it, and read the source again")
