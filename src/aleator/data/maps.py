@@ -58,10 +58,12 @@ class Maps:
     @classmethod
     def open(cls, folder: Path, whole: Maps | None = None) -> Maps:
         """The maps of a folder, once its files are checked."""
-        with _whole(folder):
+        with whole_in(folder):
             facts, columns = _load(folder)
             users, items, start = facts["users"], facts["items"], columns.pop("start")
             _check(start, users, columns, {"user": users, "item": items})
+            if whole is not None and (users, items) != (whole.n_users, whole.n_items):
+                raise ValueError("it has other users or items than what it is a part of")
         return cls(folder, users, items, columns, start, whole)
 
     def __len__(self) -> int:
@@ -79,7 +81,7 @@ class Maps:
         if not (folder / MANIFEST).exists():
             with written(folder) as part:
                 self._turn(part)
-        with _whole(folder):
+        with whole_in(folder):
             _, columns = _load(folder)
             start = columns.pop("start")
             _check(start, self.n_items, columns, {"user": self.n_users})
@@ -220,7 +222,7 @@ def written(target: Path) -> Iterator[Path]:
 
 def read_manifest(folder: Path) -> Facts:
     """What the manifest of a folder of maps says."""
-    with _whole(folder):
+    with whole_in(folder):
         facts = json.loads((folder / MANIFEST).read_text())
         if facts["format"] != FORMAT:
             raise ValueError(f"it has format {facts['format']!r:.20}, and this version reads {FORMAT}")
@@ -228,7 +230,7 @@ def read_manifest(folder: Path) -> Facts:
 
 
 @contextmanager
-def _whole(folder: Path) -> Iterator[None]:
+def whole_in(folder: Path) -> Iterator[None]:
     """Inside, what a folder of maps should have and has not is an `AleatorError`."""
     try:
         yield

@@ -28,7 +28,19 @@ from aleator.data.interactions import (
     require_weights,
 )
 from aleator.data.limits import Limit
-from aleator.data.maps import CHUNK, MANIFEST, Content, Facts, Maps, Writer, read_manifest, sorted_by, starts, written
+from aleator.data.maps import (
+    CHUNK,
+    MANIFEST,
+    Content,
+    Facts,
+    Maps,
+    Writer,
+    read_manifest,
+    sorted_by,
+    starts,
+    whole_in,
+    written,
+)
 from aleator.data.parquet_size import check_parquet
 from aleator.data.reading import Reading
 from aleator.data.tables import column_values
@@ -88,11 +100,15 @@ def read_on_disk(source: Any, place: Any, asked: Asked) -> Interactions:
 def _opened(folder: Path) -> Interactions:
     import polars as pl
 
-    maps, notes = Maps.open(folder), read_manifest(folder)["notes"]
+    maps = Maps.open(folder)
+    with whole_in(folder):
+        notes = [str(note) for note in read_manifest(folder)["notes"]]
     ids = {}
     for name in ("users", "items"):
-        with reading_file(folder / f"{name}.parquet", "parquet"):
-            column = pl.read_parquet(literal(folder / f"{name}.parquet"), glob=False, hive_partitioning=False)["id"]
+        file = folder / f"{name}.parquet"
+        with reading_file(file, "parquet"):
+            check_parquet(Limit.of(file))
+            column = pl.read_parquet(literal(file), glob=False, hive_partitioning=False)["id"]
         ids[name] = Vocabulary(column_values(column, "id", f"'{folder}'").copy())  # those of polars are read only
     fits = len(ids["users"]) == maps.n_users and len(ids["items"]) == maps.n_items
     require(fits, f"'{folder}' is not whole (its ids do not fit its pairs)", "delete it, and read the source again")
