@@ -5,7 +5,8 @@
 An AUR is fitted with a small MF and a given lam: no race, and no refit. Only a small share of the pairs is held out,
 since ranking a large catalogue for many users takes longer than an epoch. Each fit runs in a fresh process. "ours" is the
 largest resident set of the process. "tables" are z and q alone, and "needed" is what the fit is asked to fit into. Where
-that is more than is free, the fit is refused, and the table says so. With --device cuda, memory is that of the GPU.
+that is more than is free, the fit is refused, and the table says so. With --device cuda, memory is that of the GPU, and
+the pairs are in memory.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from common import MB, Row, peak_memory, show
-from on_disk import watched, write_world
+from on_disk import drawn, watched, write_world
 
 import aleator as al
 from aleator.device import free_memory
@@ -30,11 +32,19 @@ def estimator(args: argparse.Namespace, optimizer: str) -> al.FactorEstimator:
     return al.FactorEstimator(init="spectral", device=args.device, **options)
 
 
+def world(args: argparse.Namespace, place: Path) -> al.Interactions:
+    """The pairs: from disk, or in memory if a GPU takes them all anyway."""
+    if args.device == "cpu":
+        return al.read(place / "world", on_disk=place / "cache")
+    user, item = (np.concatenate(ids) for ids in zip(*drawn(args.users, args.items, args.pairs), strict=True))
+    return al.Interactions.of(user, item)
+
+
 def work(optimizer: str, folder: str, options: dict[str, Any]) -> dict[str, Any]:
     """Fit in this process."""
     args, place, told = argparse.Namespace(**options), Path(folder), dict[str, Any]()
     torch.set_num_threads(args.threads)
-    data = al.read(place / "world", on_disk=place / "cache")
+    data = world(args, place)
     made = estimator(args, optimizer)
     device = torch.device(args.device)
     told |= {"needed": made.bytes_needed(data.n_items, device, checked=True), "free": free_memory(device)}
@@ -76,7 +86,7 @@ def main() -> None:
     rows, about, own = list[Row](), dict[str, int](), 8 * args.dim / MB
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) if args.folder is None else args.folder
-        if not (place / "world").exists():
+        if args.device == "cpu" and not (place / "world").exists():
             write_world(place / "world", args.users, args.items, args.pairs)
         for optimizer in args.optimizers:
             peak = peak_memory(work, optimizer=optimizer, folder=str(place), options=options)

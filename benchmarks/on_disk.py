@@ -27,15 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 from common import MB, Row, peak_memory, show
+from numpy.typing import NDArray
 
 import aleator as al
 
 JOBS = ("world", "read", "mf", "fism-aur", "memory")
 GROUPS, OWN = 50, 0.7  # groups of items, and the share of a user's rows that are in the own group
 ROWS = 1 << 21  # rows of a file
+Ids = NDArray[np.int64]
 
 
 class Anonymous(threading.Thread):
@@ -67,18 +68,25 @@ def watched(told: dict[str, Any]) -> Iterator[None]:
     told["anonymous"] = anonymous.peak
 
 
-def write_world(folder: Path, users: int, items: int, pairs: int, seed: int = 0) -> None:
-    """Write about so many rows of a simulated world. A pair that occurs twice is dropped when it is read."""
-    folder.mkdir(parents=True)
+def drawn(users: int, items: int, pairs: int, seed: int = 0) -> Iterator[tuple[Ids, Ids]]:
+    """So many rows of a simulated world, a part at a time: users, and items. Some pairs occur twice."""
     rng = np.random.default_rng(seed)
     active = np.cumsum(rng.lognormal(sigma=0.7, size=users))
     of_group, of_all = (np.cumsum((np.arange(n) + 10.0) ** -0.8) for n in (items // GROUPS, items))
-    for number, first in enumerate(range(0, pairs, ROWS)):
+    for first in range(0, pairs, ROWS):
         n = min(ROWS, pairs - first)
         user = np.searchsorted(active, rng.random(n) * active[-1]).clip(max=users - 1)
         own = np.searchsorted(of_group, rng.random(n) * of_group[-1]) * GROUPS + user % GROUPS
         any_item = np.searchsorted(of_all, rng.random(n) * of_all[-1])
-        item = np.where(rng.random(n) < OWN, own, any_item).clip(max=items - 1)
+        yield user, np.where(rng.random(n) < OWN, own, any_item).clip(max=items - 1)
+
+
+def write_world(folder: Path, users: int, items: int, pairs: int) -> None:
+    """Write the rows of a simulated world. A pair that occurs twice is dropped when it is read."""
+    import polars as pl
+
+    folder.mkdir(parents=True)
+    for number, (user, item) in enumerate(drawn(users, items, pairs)):
         rows = pl.DataFrame({"user_id": user, "item_id": item})
         rows.write_parquet(folder / f"part-{number:05}.parquet", row_group_size=1 << 18)
 
@@ -139,6 +147,8 @@ def as_in_memory(place: Path, args: argparse.Namespace) -> dict[str, bool]:
     share = args.small_pairs / args.pairs
     users, items = max(int(args.users * share), 200), max(int(args.items * share**0.5), GROUPS * 4)
     write_world(place / "small", users, items, args.small_pairs)
+    import polars as pl
+
     rows = pl.read_parquet(place / "small" / "*.parquet")
     both = al.read(rows), al.read(place / "small", on_disk=place / "small-cache")
     found = {}
