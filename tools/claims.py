@@ -186,37 +186,62 @@ def level_on_the_tail(cells: Sequence[default.Found]) -> bool:
     )
 
 
-def released() -> Claim:
-    """What the options of the released program reach on Adressa, beside the published figures."""
+def released(
+    dataset: str, models: Sequence[str], verdict: str, supported: Callable[[Callable[..., list[float]]], bool]
+) -> Claim:
+    """What the options of the released program reach on a dataset, beside the published figures.
 
-    def recalls(method: str) -> list[float]:
-        found = rows("main", "adressa", recipe="paper")
-        return [row["metrics"]["overall"]["recall@20"] or 0.0 for row in found if row["method"] == method]
+    `supported` looks at a metric of a method in each seed.
+    """
 
-    def printed(method: str) -> float:
-        return float(published("main", "adressa")[method]["overall"]["recall@20"])
+    def seeds(method: str, shown: str = "Recall@20") -> list[float]:
+        protocol, metric = default.SHOWN[shown]
+        found = rows("main", dataset, recipe="paper")
+        return [row["metrics"][protocol][metric] or 0.0 for row in found if row["method"] == method]
 
-    def told(of: Callable[[str], float]) -> str:
-        return "; ".join(f"{name} {short(of(name))} → {short(of(under_aur(name)))}" for name in MODELS)
+    def told(of: Callable[..., float]) -> str:
+        def both(method: str) -> str:
+            return f"{short(of(method))}, tail {short(of(method, TAIL))}"
 
-    def supported() -> bool:
-        for name in ("MF", "VAE"):
-            (bare, half), (aur, half_of_aur) = interval(recalls(name)), interval(recalls(under_aur(name)))
-            if abs(bare - printed(name)) > half or aur + half_of_aur > printed(under_aur(name)):
-                return False
-        return True
+        return "; ".join(f"{name} {both(name)} → {both(under_aur(name))}" for name in models)
 
     return Claim(
-        "AUR reaches its published figures with the released program's options: Adressa",
-        "fails: bare MF and MultVAE are at their published Recall@20, within the interval over seeds, and neither AUR "
-        "is. LightGCN's training ends early, at the level of Popularity (two seeds)",
+        f"AUR reaches its published figures with the released program's options: {NAMES[dataset]}",
+        verdict,
         "main.md",
-        ("main/adressa.jsonl",),
-        lambda: f"recipe paper, chosen on test: {told(lambda name: float(np.mean(recalls(name))))}",
-        lambda: f"published: {told(printed)}",
-        supported,
+        (f"main/{dataset}.jsonl",),
+        lambda: f"recipe paper, chosen on test: {told(lambda *of: float(np.mean(seeds(*of))))}",
+        lambda: f"published: {told(lambda *of: printed(dataset, *of))}",
+        lambda: supported(seeds),
         recipe="paper",
     )
+
+
+def printed(dataset: str, method: str, shown: str = "Recall@20") -> float:
+    """A figure of the paper's main table."""
+    protocol, metric = default.SHOWN[shown]
+    return float(published("main", dataset)[method][protocol][metric])
+
+
+def nearly_reached(seeds: Callable[..., list[float]]) -> bool:
+    """Whether MF is at its published Recall@20 or above, and MF-AUR up to 2 % below its own and a fifth on the tail."""
+    overall = np.mean(seeds("MF-AUR")) / printed("yelp2018", "MF-AUR")
+    on_tail = np.mean(seeds("MF-AUR", TAIL)) / printed("yelp2018", "MF-AUR", TAIL)
+    return bool(
+        np.mean(seeds("MF")) >= printed("yelp2018", "MF")
+        and 0.98 <= overall < 1
+        and 0.75 <= on_tail < 0.8
+        and np.mean(seeds("MF-AUR", TAIL)) > 1.5 * np.mean(seeds("MF", TAIL))
+    )
+
+
+def bare_alone_reached(seeds: Callable[..., list[float]]) -> bool:
+    """Whether MF and MultVAE are at their published Recall@20, within the interval over seeds, and AUR on neither is."""
+    for name in ("MF", "VAE"):
+        (bare, half), (aur, half_of_aur) = interval(seeds(name)), interval(seeds(under_aur(name)))
+        if abs(bare - printed("adressa", name)) > half or aur + half_of_aur > printed("adressa", under_aur(name)):
+            return False
+    return True
 
 
 def defaults() -> Claim:
@@ -477,7 +502,20 @@ CLAIMS: Sequence[Claim] = (
         "fails for the tail: level with MF and MultVAE, lower with LightGCN. Recall@20 does not fall",
         level_on_the_tail,
     ),
-    released(),
+    released(
+        "yelp2018",
+        ("MF",),
+        "nearly, one seed: MF is at its published figures, MF-AUR is 1 to 2 % below them overall and about a fifth below "
+        "them on the tail. Its tail is well above that of MF",
+        nearly_reached,
+    ),
+    released(
+        "adressa",
+        MODELS,
+        "fails: bare MF and MultVAE are at their published Recall@20, within the interval over seeds, and neither AUR "
+        "is. LightGCN's training ends early, at the level of Popularity (two seeds)",
+        bare_alone_reached,
+    ),
     defaults(),
     no_model(
         FOLLOWS,
