@@ -16,6 +16,7 @@ import formulas as by
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from scipy.optimize import least_squares
 
 from aleator.studies.report.figures import COLOURS, INK, MARKERS, WIDTH, legend, styled
@@ -62,14 +63,7 @@ def _of(records: Records, benchmark: str) -> Iterator[tuple[str, Record]]:
     for name, found in records.items():
         if name.split()[0] == benchmark:
             for record in found:
-                about = record["machine"]
-                threads = about.get("threads", about["cores"])
-                kind = "H200" if "H200" in about["device"] else f"CPU, {threads} thread{'s' * (threads > 1)}"
-                yield kind, record
-
-
-def _device(where: str) -> str:
-    return "cuda" if where == "H200" else "cpu"
+                yield "H200" if "H200" in record["machine"]["device"] else "2 cores", record
 
 
 # Measured points
@@ -85,7 +79,7 @@ def memory(records: Records) -> list[Point]:
                 size = row["ours"] if where == "H200" else row["more"]["anonymous"]
                 what = f"{world['items']:,} items x {world['dim']:,}"
                 needed = row["more"]["needed"] * MB
-                found.append(Point(row["job"], where.partition(",")[0], what, size * MB, needed))
+                found.append(Point(row["job"], where, what, size * MB, needed))
     return found
 
 
@@ -123,18 +117,18 @@ def network(records: Records) -> list[tuple[Point, int, float]]:
 
 @dataclass(frozen=True)
 class Timed:
-    """A measured time, with its operations and the numbers that an optimiser moves."""
+    """A measured time, with its operations and the numbers that an optimiser moves, or the users of lists."""
 
     job: str
     where: str
     seconds: float
     operations: float
-    moved: float = 0.0
+    moved: float = 0.0  # where only the rows in use are moved; of lists, the users
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds of an operation and of a moved number, fitted to measured times."""
+    """Seconds of an operation, and of a moved number or a user, fitted to measured times."""
 
     of_operation: float
     of_moved: float
@@ -155,7 +149,8 @@ def _epoch(
     users, items, pairs = size
     plan = STEPS["sampled" if on < items else "all"]
     each = by.lean_batch(users, items, pairs, on, plan) if lean else by.batch(users, plan)
-    moved = by.moved(by.rows_in_use(users, items, pairs, on, each, lean=lean), dim, math.ceil(users / each))
+    rows = by.rows_in_use(users, items, pairs, on, each, lean=lean)
+    moved = by.moved(rows, dim, math.ceil(users / each)) if rows < items else 0.0
     return Timed(EPOCH, where, seconds, by.epoch(users, on, pairs, dim, of_model), moved)
 
 
@@ -189,7 +184,7 @@ def _growth(records: Records) -> Iterator[Timed]:
             if point["job"] == "epoch":
                 yield _epoch(where, point["seconds"], size, min(sampled, items), dim, of_model=dim)
             elif point["job"] == "recommend":
-                yield Timed(LISTS, where, point["seconds"], by.lists(users, items, 2 * dim))
+                yield Timed(LISTS, where, point["seconds"], by.lists(users, items, 2 * dim), users)
 
 
 def _lists(records: Records) -> Iterator[Timed]:
@@ -197,12 +192,12 @@ def _lists(records: Records) -> Iterator[Timed]:
         users, items, _ = _size_of(record["data"])
         for row in record["rows"]:
             if row["job"].endswith("AUR") and row["against"] == "brute force":
-                yield Timed(LISTS, where, row["ours"], by.lists(users, items, 128 + DEFAULT["dim"]))
+                yield Timed(LISTS, where, row["ours"], by.lists(users, items, 128 + DEFAULT["dim"]), users)
     for where, record in _of(records, "quality"):
         users, items, _ = _size_of(record["dataset"])
         for row in record["rows"]:
             if row["job"].startswith("evaluate"):
-                yield Timed(LISTS, where, row["ours"], by.lists(users, items, DEFAULT["mf"] + DEFAULT["dim"]))
+                yield Timed(LISTS, where, row["ours"], by.lists(users, items, DEFAULT["mf"] + DEFAULT["dim"]), users)
 
 
 def rates(found: Iterable[Timed]) -> dict[tuple[str, str], Rate]:
@@ -215,8 +210,8 @@ def rates(found: Iterable[Timed]) -> dict[tuple[str, str], Rate]:
 
 def _fitted(points: Sequence[Timed]) -> Rate:
     terms = np.array([[each.operations / each.seconds, each.moved / each.seconds] for each in points])
-    used = terms[:, : 1 + (len(points) > 1 and bool(terms[:, 1].all()))]
-    start = -np.log(used.shape[1] * np.median(used, 0))
+    used = terms[:, : 1 + (len(points) > 1 and bool(terms[:, 1].any()))]
+    start = -np.log(used.shape[1] * np.array([np.median(term[term > 0]) for term in used.T]))
     logs = least_squares(lambda log: np.log(used @ np.exp(log)), start, bounds=(start - 9, start + 9)).x
     return Rate(*np.exp(logs).tolist(), *[0.0] * (2 - len(logs)))
 
@@ -282,7 +277,7 @@ def _rate_lines(records: Records) -> list[dict[str, str]]:
         least, most = (pick(each.operations for each in own) for pick in (min, max))
         line = {"job": job, "where": where, "points": str(len(own)), "operations": f"{_power(least)} to {_power(most)}"}
         line["operations a second"] = _power(1 / rate.of_operation) if rate.of_operation else ""
-        line["numbers moved a second"] = _power(1 / rate.of_moved) if rate.of_moved else ""
+        line["numbers moved, or users, a second"] = _power(1 / rate.of_moved) if rate.of_moved else ""
         lines.append(line | {"measured / fitted": f"{min(off):.2g} to {max(off):.2g}"})
     return lines
 
@@ -385,7 +380,7 @@ def _plan_of_time(measured: Mapping[tuple[str, str], Rate]) -> list[dict[str, st
         rate = measured.get((job, where))
         if rate is not None:
             rows = "" if not moved else _time(moved * rate.of_moved) if rate.of_moved else "not measured"
-            cells = {"products, on 1": _time(operations * rate.of_operation), "rows, on 1": rows}
+            cells = {"products": _time(operations * rate.of_operation), "rows, or users": rows}
             for n in (1, *GPUS):
                 known = shared or n == 1
                 cells[f"on {n}"] = _time(rate.seconds(operations, moved) / n) if known else "the same"
@@ -398,12 +393,12 @@ def _plan_of_time(measured: Mapping[tuple[str, str], Rate]) -> list[dict[str, st
             size = by.batch(USERS, STEPS["sampled"])
             moved = by.moved(by.rows_in_use(USERS, ITEMS, PAIRS, on, size), dim, math.ceil(USERS / size))
             line(f"{EPOCH}, dim {dim:,}, {on:,} sampled items", where, EPOCH, by.epoch(USERS, on, PAIRS, dim), moved)
-    for where in sorted({where for job, where in measured if job == ITERATION}):
+    for where in sorted({where for job, where in measured if job == ITERATION}, reverse=True):
         iteration = by.als_iteration(USERS, ITEMS, PAIRS, 128)
         line("MF by ALS, dim 128, 15 iterations", where, ITERATION, 15 * iteration, shared=False)
     for where in sorted({where for job, where in measured if job == LISTS}, reverse=True):
         for dim in DIMS:
-            line(f"{LISTS}, dims {OF_FISM} + {dim:,}", where, LISTS, by.lists(USERS, ITEMS, OF_FISM + dim))
+            line(f"{LISTS}, dims {OF_FISM} + {dim:,}", where, LISTS, by.lists(USERS, ITEMS, OF_FISM + dim), USERS)
     return lines
 
 
@@ -446,10 +441,25 @@ def _numbers(what: str) -> int:
 
 
 def _logarithmic(axes: Axes, x: str, y: str) -> None:
+    for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
+        axis.set_label_text(label)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _short(value: float) -> str:
+    """A short label for a tick.
+
+    >>> _short(0.1), _short(1e4), _short(2e10)
+    ('0.1', '10 k', '20 G')
+    """
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g}"
 
 
 @styled
@@ -468,7 +478,8 @@ def network_figure(records: Records) -> Figure:
             axes.plot(*zip(*own, strict=True), ls="", marker="o", color=colour, mec=INK, ms=7, label=f"on the sockets, {processes}")
     for n, dim in zip(plan, DIMS, strict=True):
         axes.axvline(n, color=INK, lw=1, ls=":")
-        axes.annotate(f"the plan,\ndim {dim:,}", (n, ends[0] * 8), (-3, 0), textcoords="offset points", ha="right", size=9)
+        at = (n, by.step_by_items(ends[0], 1, 2))
+        axes.annotate(f"the plan, dim {dim:,}", at, (-3, 0), textcoords="offset points", ha="right", rotation=90, size=9)
     _logarithmic(axes, "users of a batch x dim", "bytes a process sends in a step")
     legend(figure, axes)
     return figure
