@@ -112,7 +112,7 @@ def test_files_on_disk_have_the_bytes_of_the_formula(kept: al.Interactions) -> N
     def size(folder: Path) -> int:
         return sum((folder / name).stat().st_size for name in ("start", "user", "item") if (folder / name).exists())
 
-    assert size(maps.folder) == formulas.on_disk(kept.n_users, kept.n_items, len(kept))
+    assert size(maps.folder) == formulas.on_disk(kept.n_users, len(kept))
     assert maps.by_item.n_columns == kept.n_users
     assert size(maps.folder / "by-item") == formulas.by_item_on_disk(kept.n_items, len(kept))
 
@@ -139,6 +139,7 @@ def test_a_fit_makes_as_many_copies_of_the_pairs_as_the_formula_counts(
 
 def test_a_loaded_model_holds_its_pairs_in_memory(data: al.Interactions) -> None:
     about, tensors = pack_data(data)
+    assert tensors["data.indptr"].nbytes + tensors["data.item"].nbytes == formulas.saved(data.n_users, len(data))
     loaded = unpack_data(about, tensors)
     histories = Histories.of(loaded, CPU)
     held = (loaded.user, loaded.csr.data, histories.item, histories.weight)  # items are those of the file

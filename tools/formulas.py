@@ -114,7 +114,7 @@ def user_places(users: int) -> int:
     return PLACE * (users + 1)
 
 
-def on_disk(users: int, items: int, pairs: int, *, weights: bool = False, times: bool = False) -> int:
+def on_disk(users: int, pairs: int, *, weights: bool = False, times: bool = False) -> int:
     """Files of the pairs, by user."""
     return user_places(users) + pairs * (2 * NUMBER + NUMBER * weights + PLACE * times)
 
@@ -122,6 +122,11 @@ def on_disk(users: int, items: int, pairs: int, *, weights: bool = False, times:
 def by_item_on_disk(items: int, pairs: int, *, weights: bool = False) -> int:
     """Files of the pairs by item, for ALS."""
     return PLACE * (items + 1) + pairs * (NUMBER + NUMBER * weights)
+
+
+def saved(users: int, pairs: int) -> int:
+    """The pairs in the folder of a model."""
+    return user_places(users) + NUMBER * pairs
 
 
 def checked_by_evaluate(pairs: int) -> int:

@@ -32,7 +32,8 @@ GPUS = (8, 16, 64)
 LINKS = {"NVLink, 450 GB/s": 450 * GB, "400 Gb/s": 50 * GB, "10 Gb/s": 1.25 * GB}  # one way, by their makers
 STEPS = {"fism": 16, "all": 12, "sampled": 24}  # of an epoch, where they are not limited by the size of a batch
 TAKEN_BY_FISM = 10  # times its tables: 9 as measured without a check, and the best weights
-EPOCH, ITERATION, LISTS = "epoch of the estimator", "iteration of ALS", "lists of all users"
+EPOCH, OF_MODEL = "epoch of the estimator", "epoch of FISM"
+ITERATION, LISTS = "iteration of ALS", "lists of all users"
 DEFAULT = {"dim": 1024, "mf": 256}  # dimensions that are in no record
 
 
@@ -139,7 +140,7 @@ class Rate:
 
 def times(records: Records) -> list[Timed]:
     """Seconds of epochs, of iterations and of lists of all users."""
-    return [*_epochs(records), *_growth(records), *_lists(records)]
+    return [*_epochs(records), *_growth(records), *_fism(records), *_lists(records)]
 
 
 def _epoch(
@@ -169,6 +170,17 @@ def _epochs(records: Records) -> Iterator[Timed]:
             if "s an epoch" in row["more"]:
                 lean = row["job"] == "lean"
                 yield _epoch(where, row["more"]["s an epoch"], size, on, record["world"]["dim"], lean=lean)
+
+
+def _fism(records: Records) -> Iterator[Timed]:
+    for where, record in _of(records, "ranks"):
+        users, items, pairs = _size_of(record["dataset"])
+        given = _options(record)
+        steps = math.ceil(users / by.batch(users, STEPS["fism"]))
+        operations = by.epoch_of_fism(users, items, pairs, int(given.estimator_dim), steps)
+        for row in record["rows"]:
+            if row["job"] == "fism, 1":
+                yield Timed(OF_MODEL, where, row["ours"] / int(given.epochs), operations)
 
 
 def _size_of(data: Mapping[str, int]) -> tuple[int, int, int]:
@@ -227,6 +239,8 @@ def tables(records: Records) -> dict[str, str]:
         "network": _table(_network_lines(records)),
         "rates": _table(_rate_lines(records)),
         "plan memory": _table(_plan_of_memory()),
+        "plan disk": _table(_plan_of_disk()),
+        "plan host": _table(_plan_of_host()),
         "plan network": _table(_plan_of_network()),
         "plan time": _table(_plan_of_time(rates(times(records)))),
     }
@@ -326,7 +340,7 @@ def on_one_gpu(dim: int, optimizer: str, gpus: int) -> dict[str, float]:
         "FISM in training": TAKEN_BY_FISM * by.tables(ITEMS, OF_FISM, gpus),
         "FISM's tables": by.tables(ITEMS, OF_FISM, gpus),
         "estimator in training": of_training,
-        "spectral start": 2 * by.tables(ITEMS, dim, gpus) / 2 + by.start_on_gpu(USERS, PAIRS, dim, gpus),
+        "spectral start": by.tables(ITEMS, dim, gpus) + by.start_on_gpu(USERS, PAIRS, dim, gpus),
         "pairs": by.pairs_on_gpu(PAIRS),
     }
 
@@ -340,10 +354,38 @@ def _plan_of_memory() -> list[dict[str, str]]:
                 without = max(parts["FISM in training"], parts["FISM's tables"] + parts["estimator in training"])
                 line = {"H200s": str(gpus), "estimator": f"{dim:,}, {optimizer}"}
                 line |= {name: _size(size) for name, size in parts.items()}
-                fits = "yes" if without < H200 else "no"
-                lines.append(line | {"tables alone": _size(without), "fit": fits, "with the pairs": "no"})
-                assert without + parts["pairs"] > H200, "the plan says that pairs never fit"
+                lines.append(line | {"most of the tables at a time": _size(without)})
     return lines
+
+
+def _plan_of_disk() -> list[dict[str, str]]:
+    found = {
+        "the pairs, by user": by.on_disk(USERS, PAIRS),
+        "the same in two parts, for validation": by.on_disk(USERS, PAIRS) + by.user_places(USERS),
+        "files of the sort, while it reads": 2 * by.NUMBER * PAIRS,
+        "the pairs by item, for MF": by.by_item_on_disk(ITEMS, PAIRS),
+        "best weights of a lean estimator, dim 1,024": by.tables(ITEMS, DIMS[-1]),
+        "a saved model, FISM 256 + estimator 1,024": by.saved(USERS, PAIRS)
+        + by.tables(ITEMS, OF_FISM)
+        + by.tables(ITEMS, DIMS[-1]),
+    }
+    return [{"what": what, "bytes": _size(size)} for what, size in found.items()]
+
+
+def _plan_of_host() -> list[dict[str, str]]:
+    found = {f"MF by ALS asks for, dim {dim}": ("every process", by.als(USERS, ITEMS, dim)) for dim in (64, 128, 256)}
+    for processes in GPUS:
+        training = max(
+            TAKEN_BY_FISM * by.tables(ITEMS, OF_FISM, processes),
+            by.tables(ITEMS, OF_FISM, processes) + by.adam(ITEMS, DIMS[-1], processes),
+        )
+        found[f"FISM 256 and estimator 1,024, AdamW, {processes} processes"] = ("each process", training)
+    found |= {
+        "what `evaluate` copies of the pairs": ("every process", by.checked_by_evaluate(PAIRS)),
+        "a loaded model's pairs": ("every process", by.loaded(PAIRS)),
+        "user ids that are integers": ("every process", by.PLACE * USERS),
+    }
+    return [{"what": what, "where": where, "memory": _size(size)} for what, (where, size) in found.items()]
 
 
 def _plan_of_network() -> list[dict[str, str]]:
@@ -393,6 +435,9 @@ def _plan_of_time(measured: Mapping[tuple[str, str], Rate]) -> list[dict[str, st
             size = by.batch(USERS, STEPS["sampled"])
             moved = by.moved(by.rows_in_use(USERS, ITEMS, PAIRS, on, size), dim, math.ceil(USERS / size))
             line(f"{EPOCH}, dim {dim:,}, {on:,} sampled items", where, EPOCH, by.epoch(USERS, on, PAIRS, dim), moved)
+    for where in sorted({where for job, where in measured if job == OF_MODEL}, reverse=True):
+        steps = math.ceil(USERS / by.batch(USERS, STEPS["fism"]))
+        line(f"{OF_MODEL}, dim {OF_FISM}", where, OF_MODEL, by.epoch_of_fism(USERS, ITEMS, PAIRS, OF_FISM, steps))
     for where in sorted({where for job, where in measured if job == ITERATION}, reverse=True):
         iteration = by.als_iteration(USERS, ITEMS, PAIRS, 128)
         line("MF by ALS, dim 128, 15 iterations", where, ITERATION, 15 * iteration, shared=False)
