@@ -51,7 +51,7 @@ def few_rows(items: int, sampled_items: int) -> bool:
 
 
 def rows_in_use(users: int, items: int, pairs: int, sampled_items: int, size: float, *, lean: bool = False) -> float:
-    """The rows that a step on `size` users moves: those of the sample and of their pairs, or all if that is not far less."""
+    """The rows that a step on `size` users moves: of the sample and of their pairs, or all if that is not far less."""
     some = sampled_items + size * pairs / users
     return min(some, items) if sampled_items < items and (lean or items > 3 * some) else items
 
@@ -189,7 +189,7 @@ def epoch(users: int, items: int, pairs: int, dim: int, of_model: int = 0) -> fl
 
 
 def start(users: int, items: int, pairs: int, dim: int) -> float:
-    """The spectral start: an orthonormal basis before each of its passes over the pairs, and products of [n_users, dim]."""
+    """The spectral start: four orthonormal bases, seven passes over the pairs, and products of [n_users, dim]."""
     bases, passes = _ITERATIONS + 1, 2 * _ITERATIONS + 1
     dense = bases * (2 + 1) + 2  # a Gram matrix and a triangular solution each, and the last rotation
     return dense * items * dim**2 + 2.0 * users * dim**2 + 2.0 * passes * pairs * dim

@@ -1,234 +1,38 @@
-"""Scale: what was measured beside the formulas of formulas.py, and the plan for data that no one machine takes.
+"""The tables of docs/scale.md: measured points beside the formulas, and the plan for data that no one machine takes.
 
-`tools/update.py` writes the tables and pictures into docs/scale.md. Points come from the records of results/performance.
+`tools/update.py` writes them, and draws the pictures of scale_figures.py.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import formulas as by
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
-from scipy.optimize import least_squares
+from scale_points import (
+    EPOCH,
+    ITERATION,
+    LISTS,
+    MB,
+    OF_MODEL,
+    STEPS,
+    Rate,
+    Records,
+    memory,
+    network,
+    rates,
+    shares,
+    times,
+)
 
-from aleator.studies.report.figures import COLOURS, INK, MARKERS, WIDTH, legend, styled
-
-Record = Mapping[str, Any]
-Records = Mapping[str, Sequence[Record]]  # by benchmark and machine, such as "epochs h200"
-MB, GB, TB, HOUR = 1 << 20, 1e9, 1e12, 3600.0
+GB, TB, HOUR = 1e9, 1e12, 3600.0
 USERS, ITEMS, PAIRS = 10**8, 10**7, 10**10  # the data of the plan
 OF_FISM = 256  # dimensions of the plan's model
 DIMS = (256, 1024)  # of the plan's estimator
 H200 = 141 * GB  # memory of a GPU
 GPUS = (8, 16, 64)
 LINKS = {"NVLink, 450 GB/s": 450 * GB, "400 Gb/s": 50 * GB, "10 Gb/s": 1.25 * GB}  # one way, by their makers
-STEPS = {"fism": 16, "all": 12, "sampled": 24}  # of an epoch, where they are not limited by the size of a batch
 TAKEN_BY_FISM = 10  # times its tables: 9 as measured without a check, and the best weights
-EPOCH, OF_MODEL = "epoch of the estimator", "epoch of FISM"
-ITERATION, LISTS = "iteration of ALS", "lists of all users"
-DEFAULT = {"dim": 1024, "mf": 256}  # dimensions that are in no record
-
-
-@dataclass(frozen=True)
-class Point:
-    """A measured figure beside its formula, in bytes or seconds, and what it is a point of."""
-
-    job: str
-    where: str
-    what: str
-    measured: float
-    formula: float
-
-    @property
-    def ratio(self) -> float:
-        return self.measured / self.formula
-
-
-def _options(record: Record) -> argparse.Namespace:
-    """The options that the command of a record names, as texts."""
-    words = shlex.split(record["command"])[1:]
-    pairs = zip(words, words[1:], strict=False)
-    return argparse.Namespace(**{a[2:].replace("-", "_"): b for a, b in pairs if a.startswith("--")})
-
-
-def _of(records: Records, benchmark: str) -> Iterator[tuple[str, Record]]:
-    """The records of a benchmark, and where each was measured."""
-    for name, found in records.items():
-        if name.split()[0] == benchmark:
-            for record in found:
-                yield "H200" if "H200" in record["machine"]["device"] else "2 cores", record
-
-
-# Measured points
-
-
-def memory(records: Records) -> list[Point]:
-    """Peak memory of fits of an estimator with its own validation, against what the fit asks to be free."""
-    found = []
-    for where, record in _of(records, "huge"):
-        world = record["world"]
-        for row in record["rows"]:
-            if "s an epoch" in row["more"]:
-                size = row["ours"] if where == "H200" else row["more"]["anonymous"]
-                what = f"{world['items']:,} items x {world['dim']:,}"
-                needed = row["more"]["needed"] * MB
-                found.append(Point(row["job"], where, what, size * MB, needed))
-    return found
-
-
-def shares(records: Records) -> list[Point]:
-    """How far the memory of a process grew in training, against the tables of its share of the items."""
-    found = []
-    for where, record in _of(records, "ranks"):
-        for row in record["rows"]:
-            job, processes = row["job"].split(", ")
-            if job in ("fism", "estimator"):
-                items, dim = record["dataset"]["items"], int(_options(record).estimator_dim)
-                tables = by.tables(items, dim, int(processes))
-                what = f"{items:,} items x {dim:,}, processes: {processes}"
-                found.append(Point(job, where, what, row["more"]["grown"] * MB, tables))
-    return found
-
-
-def network(records: Records) -> list[tuple[Point, int, float]]:
-    """Bytes that a process sends in a step by items, with the processes, and with users x dim of a batch."""
-    found = []
-    for where, record in _of(records, "ranks"):
-        for row in record["rows"]:
-            job, processes = row["job"].split(", ")
-            if job in ("fism", "estimator") and processes != "1":
-                about, dim = record["dataset"], int(_options(record).estimator_dim)
-                sampled = job == "estimator" and by.sampled(about["items"], "cpu") < about["items"]
-                steps = STEPS["fism" if job == "fism" else "sampled" if sampled else "all"]
-                users = about["users"] / math.ceil(about["users"] / by.batch(about["users"], steps))
-                formula = by.step_by_items(users, dim, int(processes))
-                sent = row["more"]["sockets"] or row["more"]["bytes"]
-                what = f"{users:.0f} users x {dim:,}, processes: {processes}"
-                found.append((Point(job, where, what, sent, formula), int(processes), users * dim))
-    return found
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A measured time, with its operations and the numbers that an optimiser moves, or the users of lists."""
-
-    job: str
-    where: str
-    seconds: float
-    operations: float
-    moved: float = 0.0  # where only the rows in use are moved; of lists, the users
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Seconds of an operation, and of a moved number or a user, fitted to measured times."""
-
-    of_operation: float
-    of_moved: float
-
-    def seconds(self, operations: float, moved: float = 0.0) -> float:
-        return operations * self.of_operation + moved * self.of_moved
-
-
-def times(records: Records) -> list[Timed]:
-    """Seconds of epochs, of iterations and of lists of all users."""
-    return [*_epochs(records), *_growth(records), *_fism(records), *_lists(records)]
-
-
-def _epoch(
-    where: str, seconds: float, size: tuple[int, int, int], on: int, dim: int, of_model: int = 0, lean: bool = False
-) -> Timed:
-    """An epoch of the estimator on `on` items."""
-    users, items, pairs = size
-    plan = STEPS["sampled" if on < items else "all"]
-    each = by.lean_batch(users, items, pairs, on, plan) if lean else by.batch(users, plan)
-    rows = by.rows_in_use(users, items, pairs, on, each, lean=lean)
-    moved = by.moved(rows, dim, math.ceil(users / each)) if rows < items else 0.0
-    return Timed(EPOCH, where, seconds, by.epoch(users, on, pairs, dim, of_model), moved)
-
-
-def _epochs(records: Records) -> Iterator[Timed]:
-    for where, record in _of(records, "epochs"):
-        size = users, items, pairs = _size_of(record["data"])
-        for row in record["rows"]:
-            if row["job"] == "estimator":
-                yield _epoch(where, row["ours"], size, row["more"]["items"], DEFAULT["dim"])
-            if row["job"] == "ALS iteration" and where != "H200":  # that one is of an older solver
-                yield Timed(ITERATION, where, row["ours"], by.als_iteration(users, items, pairs, DEFAULT["mf"]))
-    for where, record in _of(records, "huge"):
-        size, given = _size_of(record["world"]), getattr(_options(record), "sampled_items", None)
-        on = by.sampled(size[1], "cuda" if where == "H200" else "cpu") if given is None else int(given)
-        for row in record["rows"]:
-            if "s an epoch" in row["more"]:
-                lean = row["job"] == "lean"
-                yield _epoch(where, row["more"]["s an epoch"], size, on, record["world"]["dim"], lean=lean)
-
-
-def _fism(records: Records) -> Iterator[Timed]:
-    for where, record in _of(records, "ranks"):
-        users, items, pairs = _size_of(record["dataset"])
-        given = _options(record)
-        steps = math.ceil(users / by.batch(users, STEPS["fism"]))
-        operations = by.epoch_of_fism(users, items, pairs, int(given.estimator_dim), steps)
-        for row in record["rows"]:
-            if row["job"] == "fism, 1":
-                yield Timed(OF_MODEL, where, row["ours"] / int(given.epochs), operations)
-
-
-def _size_of(data: Mapping[str, int]) -> tuple[int, int, int]:
-    return data["users"], data["items"], data["pairs"]
-
-
-def _growth(records: Records) -> Iterator[Timed]:
-    for where, record in _of(records, "growth"):
-        smallest = record["smallest"]
-        dim, sampled = smallest["dim"], smallest["sampled_items"]
-        for point in record["points"]:
-            users, items, pairs = size = _size_of(smallest | {point["axis"]: point["size"]})
-            if point["job"] == "epoch":
-                yield _epoch(where, point["seconds"], size, min(sampled, items), dim, of_model=dim)
-            elif point["job"] == "recommend":
-                yield Timed(LISTS, where, point["seconds"], by.lists(users, items, 2 * dim), users)
-
-
-def _lists(records: Records) -> Iterator[Timed]:
-    for where, record in _of(records, "top_k"):
-        users, items, _ = _size_of(record["data"])
-        for row in record["rows"]:
-            if row["job"].endswith("AUR") and row["against"] == "brute force":
-                yield Timed(LISTS, where, row["ours"], by.lists(users, items, 128 + DEFAULT["dim"]), users)
-    for where, record in _of(records, "quality"):
-        users, items, _ = _size_of(record["dataset"])
-        for row in record["rows"]:
-            if row["job"].startswith("evaluate"):
-                yield Timed(LISTS, where, row["ours"], by.lists(users, items, DEFAULT["mf"] + DEFAULT["dim"]), users)
-
-
-def rates(found: Iterable[Timed]) -> dict[tuple[str, str], Rate]:
-    """The rates of each job on each machine that fit best, by the logarithms of the seconds. One time tells one rate."""
-    own: dict[tuple[str, str], list[Timed]] = {}
-    for each in found:
-        own.setdefault((each.job, each.where), []).append(each)
-    return {key: _fitted(points) for key, points in own.items()}
-
-
-def _fitted(points: Sequence[Timed]) -> Rate:
-    terms = np.array([[each.operations / each.seconds, each.moved / each.seconds] for each in points])
-    used = terms[:, : 1 + (len(points) > 1 and bool(terms[:, 1].any()))]
-    start = -np.log(used.shape[1] * np.array([np.median(term[term > 0]) for term in used.T]))
-    logs = least_squares(lambda log: np.log(used @ np.exp(log)), start, bounds=(start - 9, start + 9)).x
-    return Rate(*np.exp(logs).tolist(), *[0.0] * (2 - len(logs)))
-
-
-# Tables
 
 
 def tables(records: Records) -> dict[str, str]:
@@ -255,7 +59,9 @@ def _table(lines: Sequence[Mapping[str, str]]) -> str:
 def _memory_lines(records: Records) -> list[dict[str, str]]:
     lines = []
     for point in sorted(memory(records), key=lambda each: each.formula, reverse=True):
-        size, formula, rest = (f"{v / MB:,.0f}" for v in (point.measured, point.formula, point.measured - point.formula))
+        size, formula, rest = (
+            f"{v / MB:,.0f}" for v in (point.measured, point.formula, point.measured - point.formula)
+        )
         head = {"optimizer": point.job, "where": point.where, "tables": point.what}
         lines.append(head | {"measured, MB": size, "by formula, MB": formula, "difference, MB": rest})
     return lines
@@ -445,118 +251,3 @@ def _plan_of_time(measured: Mapping[tuple[str, str], Rate]) -> list[dict[str, st
         for dim in DIMS:
             line(f"{LISTS}, dims {OF_FISM} + {dim:,}", where, LISTS, by.lists(USERS, ITEMS, OF_FISM + dim), USERS)
     return lines
-
-
-# Pictures
-
-
-@styled
-def memory_figure(records: Records) -> Figure:
-    """Memory of the estimator against items x dim, with the formulas as lines."""
-    figure = Figure(figsize=(WIDTH, 4.2))
-    axes = figure.subplots()
-    found = [(point, _numbers(point.what)) for point in memory(records)]
-    ends = [min(n for _, n in found) * 0.7, PLAN_NUMBERS]
-    for colour, (name, times) in zip(COLOURS, {"adam": 48, "lean": 16}.items(), strict=False):
-        label = {"adam": "AdamW", "lean": "lean, few rows in use"}[name]
-        axes.plot(ends, [times * n / GB for n in ends], color=colour, label=f"{label}: {times} bytes x items x dim")
-    for (name, where), (colour, marker) in _looks((p.job, p.where) for p, _ in found).items():
-        own = [(n, p.measured / GB) for p, n in found if (p.job, p.where) == (name, where)]
-        axes.plot(*zip(*own, strict=True), ls="", marker=marker, color=colour, mec=INK, ms=7, label=f"{name}, {where}")
-    axes.axhline(H200 / GB, color=INK, lw=1, ls=":")
-    axes.annotate("one H200", (ends[0], H200 / GB), (0, 4), textcoords="offset points", color=INK, size=9)
-    _logarithmic(axes, "items x dim on a process", "GB")
-    legend(figure, axes)
-    return figure
-
-
-PLAN_NUMBERS = ITEMS * DIMS[-1]
-
-
-def _looks(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
-    """A colour for each job and a marker for each machine."""
-    seen = sorted(set(keys))
-    jobs, places = (list(dict.fromkeys(key[i] for key in seen)) for i in (0, 1))
-    return {key: (COLOURS[jobs.index(key[0])], MARKERS[places.index(key[1])]) for key in seen}
-
-
-def _numbers(what: str) -> int:
-    items, dim = what.replace(",", "").split(" items x ")
-    return int(items) * int(dim)
-
-
-def _logarithmic(axes: Axes, x: str, y: str) -> None:
-    for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
-        axis.set_label_text(label)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
-        axis.set_minor_formatter(NullFormatter())
-
-
-def _short(value: float) -> str:
-    """A short label for a tick.
-
-    >>> _short(0.1), _short(1e4), _short(2e10)
-    ('0.1', '10 k', '20 G')
-    """
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:g} {unit}"
-    return f"{value:g}"
-
-
-@styled
-def network_figure(records: Records) -> Figure:
-    """Bytes that a process sends in a step against users x dim of a batch."""
-    figure = Figure(figsize=(WIDTH, 4.2))
-    axes = figure.subplots()
-    found = network(records)
-    plan = [by.batch(USERS, STEPS["sampled"]) * dim for dim in DIMS]
-    ends = [min(n for _, _, n in found) * 0.7, max(plan) * 1.4]
-    for processes, colour in zip((2, 4, GPUS[-1]), COLOURS, strict=False):
-        line = [by.step_by_items(n, 1, processes) for n in ends]
-        axes.plot(ends, line, color=colour, label=f"formula, {processes} processes")
-        own = [(n, point.measured) for point, of, n in found if of == processes]
-        if own:
-            axes.plot(*zip(*own, strict=True), ls="", marker="o", color=colour, mec=INK, ms=7, label=f"on the sockets, {processes}")
-    for n, dim in zip(plan, DIMS, strict=True):
-        axes.axvline(n, color=INK, lw=1, ls=":")
-        at = (n, by.step_by_items(ends[0], 1, 2))
-        axes.annotate(f"the plan, dim {dim:,}", at, (-3, 0), textcoords="offset points", ha="right", rotation=90, size=9)
-    _logarithmic(axes, "users of a batch x dim", "bytes a process sends in a step")
-    legend(figure, axes)
-    return figure
-
-
-@styled
-def seconds_figure(records: Records) -> Figure:
-    """Measured seconds against those by formula, with the fitted rates. On the line, both are the same."""
-    found = times(records)
-    fitted = rates(found)
-    jobs, places = (list(dict.fromkeys(getattr(each, name) for each in found)) for name in ("job", "where"))
-    figure = Figure(figsize=(WIDTH * 1.6, 3.8))
-    panels = figure.subplots(1, len(jobs))
-    for panel, job in zip(panels, jobs, strict=True):
-        for where, colour, marker in zip(places, COLOURS, MARKERS, strict=False):
-            own = [each for each in found if (each.job, each.where) == (job, where)]
-            if own:
-                x = [fitted[job, where].seconds(each.operations, each.moved) for each in own]
-                y = [each.seconds for each in own]
-                panel.plot(x, y, ls="", marker=marker, color=colour, mec=INK, ms=6, label=where)
-        low, high = panel.dataLim.min.min() * 0.6, panel.dataLim.max.max() * 1.6
-        panel.plot([low, high], [low, high], color=INK, lw=1, ls="--")
-        panel.set_title(job, loc="left")
-        _logarithmic(panel, "seconds by formula", "")
-    panels[0].set_ylabel("seconds measured")
-    looks = {name: handle for panel in panels for handle, name in zip(*panel.get_legend_handles_labels(), strict=True)}
-    figure.legend(looks.values(), looks.keys(), loc="outside lower center", ncols=len(looks))
-    return figure
-
-
-FIGURES: dict[str, Callable[[Records], Figure]] = {
-    "scale-memory": memory_figure,
-    "scale-network": network_figure,
-    "scale-seconds": seconds_figure,
-}

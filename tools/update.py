@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tools")]
 import claims  # noqa: E402
 import growth  # noqa: E402
 import scale  # noqa: E402
+import scale_figures  # noqa: E402
 import time_to_quality  # noqa: E402
 from common import _short  # noqa: E402
 
@@ -225,7 +226,7 @@ def _words(value: Any) -> str:
 def pictures() -> None:
     """Draw those of docs/performance.md and of docs/scale.md."""
     found = measured()
-    for name, draw in scale.FIGURES.items():
+    for name, draw in scale_figures.FIGURES.items():
         draw(found).savefig(FIGURES / f"{name}.png", dpi=110)
     if records := found.get(
         "growth cpu"
