@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import aleator as al
 from aleator import device
-from aleator.batches import Histories
+from aleator.batches import Histories, pieces
 from aleator.checkpoint.data import pack_data, unpack_data
 from aleator.models.mf import ALS
 from aleator.ranking.top import blocks
@@ -47,7 +47,8 @@ def products(job: Any) -> int:
     """The operations of all matrix products of a job."""
     with FlopCounterMode(display=False) as counted:
         job()
-    return counted.get_total_flops()
+    found: int = counted.get_total_flops()
+    return found
 
 
 @pytest.mark.parametrize("items", [100, 5_000, 100_000, 10_000_000])
@@ -166,7 +167,7 @@ def test_operations_of_an_epoch_are_those_of_its_products(data: al.Interactions,
     steps = len(drawn)
     assert steps == -(-users // formulas.batch(users, 16))
     each = [formulas.epoch(1, items, 0, DIM, of_model=1) for items in drawn]  # for one user of each step; r is 1 number
-    sizes = [len(part) for part in torch.arange(users).split(formulas.batch(users, 16))]
+    sizes = [len(part) for part in pieces(torch.arange(users), formulas.batch(users, 16))]
     assert found == sum(np.multiply(each, sizes))
 
 

@@ -55,7 +55,7 @@ def test_one_time_tells_one_rate() -> None:
 
 def test_a_record_of_a_gpu_is_a_point_of_its_own_memory(records: Any) -> None:
     first, second = scale_points.memory(records)
-    assert (first.where, first.measured, first.formula) == ("H200", 25_000 * scale.MB, 20_000 * scale.MB)
+    assert (first.where, first.measured, first.formula) == ("H200", 25_000 * scale_points.MB, 20_000 * scale_points.MB)
     assert second.what == "2,000,000 items x 1,024"
 
 

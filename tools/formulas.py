@@ -17,7 +17,7 @@ from aleator.uncertainty.factor import _FEWEST, _SHARE
 from aleator.uncertainty.spectral import _ITEMS, _ITERATIONS, _USERS
 
 NUMBER = 4  # bytes of a float32, of an int32, and of a row or an item in a file
-PLACE = 8  # bytes of an int64
+PLACE = 8  # bytes of an int64 or a float64
 COPIES_OF_PAIRS = 4  # in `AUR.fit`: of the model, of the AUR, and of few and of many held-out users
 LISTED_PAIR = 2 * PLACE + 2 * NUMBER  # bytes of a pair in a batch of the spectral start: row, item and two weights
 
@@ -166,10 +166,14 @@ def expectation_of_fism(users: float, pairs: float, dim: int, processes: int) ->
 
 
 def spectral(users: int, items: int, pairs: int, dim: int, processes: int) -> float:
-    """The spectral start: four sums of [n_users, dim] and of [dim, dim], and a sample of users, items and their pairs."""
+    """The spectral start: four sums of [n_users, dim] and of [dim, dim], and a sample of users, items and their pairs.
+
+    The first process tells the others the rotation, the singular values and two numbers, in float64.
+    """
+    told = (processes - 1) / processes * PLACE * (dim * dim + dim + 2)
     some = min(users, _USERS)
     sample = NUMBER * some * (dim + min(items, _ITEMS)) + 2 * NUMBER * pairs * some / users
-    return ring((_ITERATIONS + 1) * NUMBER * (users * dim + dim * dim) + sample, processes)
+    return ring((_ITERATIONS + 1) * NUMBER * (users * dim + dim * dim) + sample, processes) + told
 
 
 def gathered(users: int, items: int, dim: int, processes: int) -> float:

@@ -22,6 +22,7 @@ from scale_points import (
     network,
     rates,
     shares,
+    starts,
     times,
 )
 
@@ -72,7 +73,7 @@ def _share_lines(records: Records) -> list[dict[str, str]]:
     for point in shares(records):
         what, processes = point.what.split(", processes: ")
         line = lines.setdefault((point.job, what), {"job": point.job, "tables": what})
-        line[f"{processes} processes"] = f"{point.measured / MB:,.0f} MB, {point.ratio:.1f} x"
+        line[f"{processes} process{'es' * (processes != '1')}"] = f"{point.measured / MB:,.0f} MB, {point.ratio:.1f} x"
     return list(lines.values())
 
 
@@ -80,12 +81,12 @@ def _network_lines(records: Records) -> list[dict[str, str]]:
     return [
         {
             "job": point.job,
-            "batch": point.what,
+            "users x dim": point.what,
             "sent, bytes": f"{point.measured:,.0f}",
             "formula, bytes": f"{point.formula:,.0f}",
             "ratio": f"{point.ratio:.3f}",
         }
-        for point, _, _ in network(records)
+        for point in [*(point for point, _, _ in network(records)), *starts(records)]
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import formulas as by
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from scale import DIMS, GB, GPUS, H200, ITEMS, USERS
 from scale_points import STEPS, Records, memory, network, rates, times
 
@@ -54,6 +54,8 @@ def _logarithmic(axes: Axes, x: str, y: str) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
         axis.set_minor_formatter(NullFormatter())
 

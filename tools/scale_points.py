@@ -101,6 +101,21 @@ def network(records: Records) -> list[tuple[Point, int, float]]:
     return found
 
 
+def starts(records: Records) -> list[Point]:
+    """Bytes that a process sends in the spectral start of a shared estimator."""
+    found = []
+    for where, record in _of(records, "ranks"):
+        users, items, pairs = _size_of(record["dataset"])
+        dim = int(_options(record).estimator_dim)
+        for row in record["rows"]:
+            job, processes = row["job"].split(", ")
+            if job == "estimator" and processes != "1" and dim <= items // 4:
+                formula = by.spectral(users, items, pairs, dim, int(processes))
+                what = f"{users:,} users x {dim:,}, processes: {processes}"
+                found.append(Point("spectral start", where, what, row["more"]["before"] * MB, formula))
+    return found
+
+
 @dataclass(frozen=True)
 class Timed:
     """A measured time, with its operations and the numbers that an optimiser moves, or the users of lists."""
