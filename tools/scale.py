@@ -114,11 +114,13 @@ def _power(value: float) -> str:
 
 
 def _size(value: float) -> str:
-    """Bytes in GB, or in TB from 1,000 GB on.
+    """Bytes in the unit that suits them.
 
-    >>> _size(5.2e9), _size(1.26e11), _size(3.5e12)
-    ('5.2 GB', '126 GB', '3.5 TB')
+    >>> _size(1.17e8), _size(5.2e9), _size(1.26e11), _size(3.5e12)
+    ('117 MB', '5.2 GB', '126 GB', '3.5 TB')
     """
+    if value < GB:
+        return f"{value / GB * 1000:,.0f} MB"
     if value >= TB:
         return f"{value / TB:,.1f} TB"
     return f"{value / GB:,.0f} GB" if value >= 10 * GB else f"{value / GB:.1f} GB"
@@ -127,10 +129,10 @@ def _size(value: float) -> str:
 def _time(value: float) -> str:
     """Seconds in the unit that suits them.
 
-    >>> _time(3.2), _time(600.0), _time(7200.0), _time(8.64e5)
-    ('3.2 s', '10 min', '2 h', '10 days')
+    >>> _time(0.0031), _time(3.2), _time(600.0), _time(7200.0), _time(8.64e5)
+    ('3.1 ms', '3.2 s', '10 min', '2 h', '10 days')
     """
-    for most, unit, name in ((120, 1, "s"), (2 * HOUR, 60, "min"), (48 * HOUR, HOUR, "h")):
+    for most, unit, name in ((0.5, 1e-3, "ms"), (120, 1, "s"), (2 * HOUR, 60, "min"), (48 * HOUR, HOUR, "h")):
         if value < most:
             return f"{value / unit:.2g} {name}" if value < 10 * unit else f"{value / unit:,.0f} {name}"
     return f"{value / 24 / HOUR:,.0f} days"
@@ -199,7 +201,8 @@ def _plan_of_network() -> list[dict[str, str]]:
     users = by.batch(USERS, STEPS["sampled"])
     steps = math.ceil(USERS / users)
     ends = [by.step_by_users(2 * ITEMS * OF_FISM, gpus) * steps for gpus in GPUS]
-    found = {f"an epoch of FISM, dim {OF_FISM}": [by.step_by_items(users, OF_FISM, gpus) * steps for gpus in GPUS]}
+    found = {f"a step of the estimator, dim {dim:,}": [_step(users, dim, gpus) for gpus in GPUS] for dim in DIMS}
+    found[f"an epoch of FISM, dim {OF_FISM}"] = [by.step_by_items(users, OF_FISM, gpus) * steps for gpus in GPUS]
     for dim in DIMS:
         found[f"an epoch of the estimator, dim {dim:,}"] = [_step(users, dim, gpus) * steps for gpus in GPUS]
     for dim in DIMS:
