@@ -49,7 +49,8 @@ def _of(records: Records, benchmark: str) -> Iterator[tuple[str, Record]]:
     for name, found in records.items():
         if name.split()[0] == benchmark:
             for record in found:
-                yield "H200" if "H200" in record["machine"]["device"] else "2 cores", record
+                about = record["machine"]
+                yield "H200" if "H200" in about["device"] else f"{about['cores']} cores", record
 
 
 # Measured points
