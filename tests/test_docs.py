@@ -188,6 +188,12 @@ def test_the_tables_of_performance_are_those_of_the_results(update: Any) -> None
         assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
 
 
+def test_the_tables_of_scale_are_those_of_the_formulas(update: Any) -> None:
+    page = PAGES["docs/scale.md"]
+    for place, text in update.scale.tables(update.measured()).items():
+        assert f"<!-- {place} -->\n{text}\n<!-- /{place} -->" in page, f"run tools/update.py: {place} is not up to date"
+
+
 def test_pictures_pages_and_headings_that_are_linked_exist(reference: Any) -> None:
     made = {"docs/reference/api.md": reference.api(), "docs/reference/cli.md": reference.command_line()}
     for page, text in PAGES.items():

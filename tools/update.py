@@ -25,6 +25,8 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tools")]
 
 import claims  # noqa: E402
 import growth  # noqa: E402
+import scale  # noqa: E402
+import scale_figures  # noqa: E402
 import time_to_quality  # noqa: E402
 from common import _short  # noqa: E402
 
@@ -35,6 +37,7 @@ from aleator.studies.report import report as reporting  # noqa: E402
 from aleator.studies.report.tables import Cell, Table  # noqa: E402
 
 PERFORMANCE = ROOT / "docs" / "performance.md"
+SCALE = ROOT / "docs" / "scale.md"
 RESULTS = ROOT / "docs" / "results"
 FIGURES = ROOT / "docs" / "figures"
 PICTURES = {
@@ -221,8 +224,10 @@ def _words(value: Any) -> str:
 
 
 def pictures() -> None:
-    """Draw those of docs/performance.md."""
+    """Draw those of docs/performance.md and of docs/scale.md."""
     found = measured()
+    for name, draw in scale_figures.FIGURES.items():
+        draw(found).savefig(FIGURES / f"{name}.png", dpi=110)
     if records := found.get(
         "growth cpu"
     ):  # the first is the widest; lines of different worlds do not go on one another
@@ -268,6 +273,8 @@ def update() -> None:
     put(RESULTS / "variants.md", "joint", joint_table())
     for place, text in performance().items():
         put(PERFORMANCE, place, text)
+    for place, text in scale.tables(measured()).items():
+        put(SCALE, place, text)
     pictures()
 
 
