@@ -432,6 +432,13 @@ def pearsons(dataset: str) -> dict[str, float]:
     return {name: mean(found, "overall", "pearson", name) for name in variant("")}
 
 
+def of_seeds(dataset: str, method: str) -> list[float]:
+    """The mean correlation over users in each seed."""
+    return [
+        row["metrics"]["overall"]["pearson"] or 0.0 for row in rows("correlation", dataset) if row["method"] == method
+    ]
+
+
 def told_pearsons(dataset: str) -> str:
     return f"{NAMES[dataset]} {', '.join(f'{abs(round(value, 2)):.2f}' for value in pearsons(dataset).values())}"
 
@@ -735,7 +742,8 @@ CLAIMS: Sequence[Claim] = (
     ),
     Claim(
         "Expectation and uncertainty are correlated",
-        "on Yelp2018 and ML-100K; weakly on Adressa, where the uncertainty of MF-AUR is one number for all items",
+        "on Yelp2018 and ML-100K; weakly on Adressa, where in one of three seeds the uncertainty of MF-AUR is one number "
+        "for all items",
         "correlation.md",
         tuple(f"correlation/{dataset}.jsonl" for dataset in MEASURED),
         lambda: (
@@ -748,8 +756,8 @@ CLAIMS: Sequence[Claim] = (
         lambda: "not measured",
         lambda: (
             all(value > 0.7 for d in ("yelp2018", "ml-100k") for value in pearsons(d).values())
-            and 0 < max(pearsons("adressa").values()) < 0.5
-            and abs(pearsons("adressa")["MF-AUR"]) < 1e-9
+            and all(0 < value < 0.5 for value in pearsons("adressa").values())
+            and sum(abs(value) < 1e-9 for value in of_seeds("adressa", "MF-AUR")) == 1
         ),
     ),
     Claim(
