@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from aleator.cgroups import Memory
 GIB = 1 << 30
 
 
-def put(machine: Path, own: str, **groups: dict[str, object]) -> Path:
+def put(machine: Path, own: str, **groups: Mapping[str, object]) -> Path:
     """The files of a machine: what /proc/self/cgroup says, and the files of each group by its folder, with _ for /."""
     (machine / "proc/self").mkdir(parents=True)
     (machine / "proc/self/cgroup").write_text(own)
