@@ -1,6 +1,6 @@
 """Aleator: recommendation with aleatoric uncertainty.
 
-A name is imported when it is first used, so `import aleator` takes no PyTorch.
+A name is imported when it is first used, so `import aleator` imports no PyTorch.
 """
 
 from difflib import get_close_matches
