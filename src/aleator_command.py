@@ -1,28 +1,39 @@
-"""The program `aleator`. It takes Ctrl-C and SIGTERM from its first moment, since its imports take seconds.
+"""The program `aleator`. It takes Ctrl-C and SIGTERM from its first moment, since its imports take a while.
 
-It is no part of the package: to import anything from there, Python would import all of it first.
+It is no part of the package: to import anything from there, Python would import some of it first.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM end the program at once: nothing is open yet, and an import could lose an exception."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    taken = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    for number in taken:
+        signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
-    """End at once: nothing is open yet, and an exception could be lost inside an import."""
     os.write(2, b"interrupted before the command began\n")
     os._exit(128 + number)
 
 
 def main() -> None:
     """Run a command."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _stop)
-    from aleator.cli import main as run
+    with stopping():
+        from aleator.cli import main as run
 
-    if signal.getsignal(signal.SIGINT) is _stop:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     run()

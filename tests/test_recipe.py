@@ -10,7 +10,8 @@ import pytest
 import aleator as al
 from aleator.data.interactions import Interactions
 from aleator.data.tail import DEFAULT_TAIL
-from aleator.recipe import DEFAULT_RECIPE, FINE_LAMS, PAPER_LAMS, RECIPES, Recipe, recipe_of
+from aleator.recipe import FINE_LAMS, PAPER_LAMS, RECIPES, Recipe, recipe_of
+from aleator.words import DEFAULT_RECIPE
 
 OURS, TEST, PAPER = recipe_of("ours"), recipe_of("test"), recipe_of("paper")
 

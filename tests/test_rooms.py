@@ -19,8 +19,8 @@ from aleator.recommender import Recommender
 
 SOURCE = Path(al.__file__).parent
 FLOORS = [  # from low to high: a room may import itself and what stands on a lower line
-    ["errors", "version", "threads", "progress", "locks", "signals"],
-    ["paths"],
+    ["errors", "version", "words", "cgroups", "progress", "locks", "signals"],
+    ["paths", "threads"],
     ["data"],
     ["recipe"],
     ["checkpoint"],
@@ -46,7 +46,7 @@ MAY_IMPORT = {
     for number, rooms in enumerate(FLOORS)
     for room in rooms
 }
-WITHOUT_TORCH = ["errors", "version", "threads", "progress", "locks", "paths", "signals", "data", "recipe"]
+WITHOUT_TORCH = [*FLOORS[0], *FLOORS[1], "data", "recipe"]
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
 

@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
+from aleator import cgroups
 from aleator.errors import AleatorError, require
 from aleator.progress import note
 from aleator.ranks import here
@@ -153,7 +154,10 @@ def _no_device(name: str) -> AleatorError:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes of memory that are free on a device. The ranks on a machine share out what is free there."""
+    """Bytes of memory that are free on a device, within the limit of a container on the CPU.
+
+    The ranks on a machine share out what is free there.
+    """
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
@@ -161,12 +165,13 @@ def free_memory(device: torch.device) -> int:
         with open("/proc/meminfo") as lines:
             free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        free = _all_memory()
-    return free // here().local
+        free = machine_memory()  # the system does not say how many are free
+    within = cgroups.memory()
+    return (min(free, within.free) if within else free) // here().local
 
 
-def _all_memory() -> int:
-    """Bytes of memory of the machine, for systems that do not say how many are free."""
+def machine_memory() -> int:
+    """Bytes of memory of the machine."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -9,10 +9,8 @@ from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL, Tail
 from aleator.errors import require, unknown_name
+from aleator.words import Empty, RecipeName
 
-RecipeName = Literal["ours", "test", "paper"]
-DEFAULT_RECIPE: RecipeName = "ours"
-Empty = Literal["skip", "zero"]  # a user without a relevant item is left out of a mean, or counts as 0
 FINE_LAMS = tuple(round(0.02 * step, 2) for step in range(51))
 PAPER_LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 

@@ -23,7 +23,7 @@ from aleator.checkpoint.checks import finite, typed
 from aleator.data.arrays import as_texts
 from aleator.data.attributes import Where
 from aleator.data.growth import grow
-from aleator.data.interactions import Duplicates, Interactions
+from aleator.data.interactions import Interactions
 from aleator.data.splits import Split, nothing_of
 from aleator.data.tail import DEFAULT_TAIL
 from aleator.data.vocabulary import check_ids
@@ -43,7 +43,7 @@ from aleator.ranking.similar import similar
 from aleator.ranking.top import best
 from aleator.ranking.vectors import Factors, Vectors, user_vectors, vectors
 from aleator.ranks import here, join
-from aleator.recipe import DEFAULT_RECIPE, Recipe, RecipeName, recipe_of
+from aleator.recipe import Recipe, recipe_of
 from aleator.training.journal import kept_in
 from aleator.training.loop import Log
 from aleator.training.slices import Slice, collected
@@ -51,6 +51,7 @@ from aleator.training.update import Update
 from aleator.training.watch import Watcher, watching
 from aleator.usual import as_usual
 from aleator.version import __version__
+from aleator.words import DEFAULT_RECIPE, Duplicates, RecipeName
 
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache

@@ -220,6 +220,14 @@ def test_huge_tables_are_measured_by_both_optimizers(tmp_path: Path) -> None:
     assert needed[1] < needed[0] / 2
 
 
+def test_the_start_stands_beside_that_of_pytorch(tmp_path: Path) -> None:
+    told = run("start", "--repeats", 1, folder=tmp_path, device=False)
+    assert [row["job"] for row in told["rows"]] == [
+        "import aleator", "first use", "aleator --help", "aleator fit --help"
+    ]  # fmt: skip
+    assert {row["against"] for row in told["rows"]} == {"import torch"}
+
+
 def test_lean_stands_beside_adam(tmp_path: Path) -> None:
     small = ("--per-user", 100, "--estimator-dim", 4, "--max-epochs", 1, "--lrs", 1)
     told = run("lean", *WORLD, *small, folder=tmp_path)

@@ -97,7 +97,7 @@ def test_sigterm_and_ctrl_c_end_with_their_codes_and_one_sentence(ratings: Path,
 
 def test_a_signal_during_the_imports_ends_the_program() -> None:
     program = """
-import builtins, os, signal
+import builtins, os, signal, sys
 from aleator_command import main
 real = builtins.__import__
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have switched it off
@@ -108,6 +108,7 @@ def importing(name, *rest):
     return real(name, *rest)
 
 builtins.__import__ = importing
+sys.argv = ["aleator", "similar", "model", "--items", "1"]
 main()
 """
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):

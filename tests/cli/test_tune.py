@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import aleator as al
-from aleator.tuning import search as tuning
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import refused
 
@@ -58,7 +57,7 @@ def test_with_uncertainty(run: Run, parts: Path, tmp_path: Path) -> None:
 def test_places_that_cannot_be_written_are_refused_first(
     run: Run, parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("searched first"))
+    monkeypatch.setattr(al, "tune", lambda *_, **__: pytest.fail("searched first"))
     refused(run("tune", parts, "--study", tmp_path / "nowhere" / "s.db"), "cannot be written")
     refused(run("tune", parts, "--study", tmp_path / "s.db", "--out", tmp_path), "cannot be written")
 
@@ -69,7 +68,7 @@ def test_ctrl_c_says_that_the_trials_are_kept(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning, "tune", stop)
+    monkeypatch.setattr(al, "tune", stop)
     told = run("tune", parts, "--study", tmp_path / "s.db")
     assert told.code == 130
     assert f"the trials so far are in {tmp_path / 's.db'}" in told.err

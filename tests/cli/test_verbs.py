@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import aleator as al
+from aleator import cgroups, threads
 from aleator.cli.doctor import advice_on
+from aleator.device import machine_memory
 from tests.cli.conftest import SMALL, Run
 
 
@@ -154,7 +157,20 @@ def test_data_convert(run: Run, ratings: Path, tmp_path: Path) -> None:
 def test_doctor(run: Run) -> None:
     about = json.loads(run("doctor", "--json").out)
     assert about["packages"]["torch"] is not None
-    assert "python" in run("doctor").out
+    assert about["threads"] == torch.get_num_threads()
+    assert about["free_memory"] <= (about["memory_limit"] or machine_memory())
+    told = run("doctor").out
+    assert f"threads: {about['threads']}, from {about['threads_from']}" in told
+    assert "GiB are free" in told
+
+
+def test_doctor_tells_the_limits_of_a_container(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "memory", lambda: cgroups.Memory(limit=3 << 29, free=1 << 29))
+    monkeypatch.setattr(threads, "_limited", True)
+    about, told = json.loads(run("doctor", "--json").out), run("doctor").out
+    assert (about["memory_limit"], about["free_memory"]) == (3 << 29, 1 << 29)
+    assert "memory: 0.5 GiB are free; the limit of the container is 1.5 GiB" in told
+    assert "from the CPU quota of the container; OMP_NUM_THREADS sets another number" in told
 
 
 def test_doctor_names_what_is_too_old_or_missing() -> None:

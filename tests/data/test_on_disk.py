@@ -17,8 +17,8 @@ import pytest
 import aleator as al
 from aleator.data import maps
 from aleator.data.interactions import Interactions
-from aleator.data.splits import By
 from aleator.errors import AleatorError
+from aleator.words import By
 
 
 @pytest.fixture(autouse=True)

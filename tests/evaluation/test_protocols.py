@@ -22,7 +22,7 @@ from aleator.data.vocabulary import Vocabulary
 from aleator.evaluation.protocols import PROTOCOLS, evaluate
 from aleator.evaluation.report import Report
 from aleator.ranking.top import best
-from aleator.recipe import RecipeName
+from aleator.words import RecipeName
 
 Matrix = np.ndarray[Any, Any]
 CPU = torch.device("cpu")

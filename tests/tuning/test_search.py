@@ -15,7 +15,6 @@ import aleator as al
 from aleator.aur import aur as aur_module
 from aleator.aur import race
 from aleator.aur.build import build
-from aleator.aur.choice import Select
 from aleator.models import MODELS
 from aleator.options import Among, Between, Configurable
 from aleator.training.stop import Stop
@@ -23,6 +22,7 @@ from aleator.tuning import search as tuning
 from aleator.tuning.search import Search, tune
 from aleator.uncertainty import ESTIMATORS
 from aleator.uncertainty.products import LABEL
+from aleator.words import Select
 
 from .pretending import found, results
 

@@ -20,8 +20,9 @@ import aleator as al
 from aleator.batches import Histories
 from aleator.training.loop import Loop
 from aleator.training.stop import Stop
-from aleator.tuning.search import Only, tune
+from aleator.tuning.search import tune
 from aleator.tuning.trials import at_work, in_state, open_study, ranked, silent, state
+from aleator.words import Only
 
 from .pretending import Fake, found, results
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from aleator import models
 from aleator import uncertainty as estimators
 from aleator.aur.blended import Blended, Setting
-from aleator.aur.choice import Choice, Select, choose_discount, choose_lam
+from aleator.aur.choice import Choice, choose_discount, choose_lam
 from aleator.aur.confidence import Confidence, fit_confidence
 from aleator.aur.joint import Joint, check_joint, learn_jointly
 from aleator.aur.label_scale import LabelScale, fit_label_scale
@@ -56,6 +56,7 @@ from aleator.training.update import Update
 from aleator.training.watch import Watcher, ended_by, phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.objective import Objective
+from aleator.words import Select
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -13,9 +13,9 @@ from aleator.data.tail import Tail
 from aleator.errors import AleatorError, require, unknown_name
 from aleator.models import MODELS
 from aleator.models.base import Model
-from aleator.recipe import RecipeName
 from aleator.recommender import Recommender
 from aleator.uncertainty import ESTIMATORS
+from aleator.words import RecipeName
 
 AUTO = "auto"  # the name that compares more models than the default does
 MORE = ("ease", "graph_filter", "lightgcn", "multvae")  # models that it compares beside those of the default

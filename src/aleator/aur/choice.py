@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from aleator.checkpoint.checks import Figure
 from aleator.evaluation.held_out import HeldOut, Lams, Measured, Parts
+from aleator.words import Select
 
-Select = Literal["balanced", "overall"]
 LAMS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # a few lams: for early stopping, a race and discounts
 DISCOUNTS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.0)  # of popularity, to choose from
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from aleator.aur.blended import Blended, Setting
-from aleator.aur.choice import DISCOUNTS, Select, choose, highest, merits, standard_error
+from aleator.aur.choice import DISCOUNTS, choose, highest, merits, standard_error
 from aleator.aur.residuals import Residuals, Unobserved
 from aleator.batches import Users
 from aleator.checkpoint.checks import Figure, fit
@@ -28,6 +28,7 @@ from aleator.training.stop import Stop
 from aleator.training.watch import phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.factor import RANDOM_INIT, FactorEstimator
+from aleator.words import Select
 
 _FIRST = 3  # epochs of the first round
 _KEPT = 4  # one of so many entries goes on

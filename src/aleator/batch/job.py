@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,11 +21,11 @@ from aleator.errors import AleatorError, require, unknown_name
 from aleator.ranking.contributions import as_lists
 from aleator.ranking.lists import Candidates, Ranked, ranked
 from aleator.recommender import Recommender
+from aleator.words import Unknown
 
 if TYPE_CHECKING:
     import polars as pl
 
-Unknown = Literal["error", "drop", "popular"]
 COUNTS = ("users", "unknown", "by_history", "left_out", "short", "rows")  # of a part, and of all
 
 

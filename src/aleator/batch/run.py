@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
 from aleator.batch.folder import AGAIN, Folder, Written, check, held, written
-from aleator.batch.job import COUNTS, Job, Unknown
+from aleator.batch.job import COUNTS, Job
 from aleator.batch.listed import listed
 from aleator.batch.users import ROWS, USER, Roll, Table
 from aleator.data.arrays import Array
@@ -28,12 +28,10 @@ from aleator.ranking.contributions import check_count
 from aleator.ranking.lists import check_k
 from aleator.recommender import Recommender
 from aleator.version import __version__
+from aleator.words import PER_PART, Format, Unknown
 
 if TYPE_CHECKING:
     import polars as pl
-
-Format = Literal["parquet", "csv"]
-PER_PART = 10_000
 
 
 def recommend_batch(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import typer
+from typer.core import TyperCommand
 
 from aleator.cli import bench, data, demo, doctor, export, graft, reproduce, serve, tune, verbs
 from aleator.errors import AleatorError
 from aleator.signals import leaves
 from aleator.version import __version__
+from aleator_command import stopping
 
 
 @runtime_checkable
@@ -28,6 +30,16 @@ class ParserError(Protocol):
         """Print the message on stderr."""
 
 
+class Computes(TyperCommand):
+    """A command that needs PyTorch, which is imported once the command is known to be right. So help comes quickly."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with stopping():
+            import aleator.recommender  # noqa: F401
+        return super().invoke(ctx)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(__version__)
@@ -41,20 +53,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
-app.command()(demo.demo)
-app.command()(verbs.fit)
-app.command()(verbs.update)
-app.command()(verbs.evaluate)
-app.command()(verbs.recommend)
-app.command()(verbs.similar)
-app.command()(graft.graft)
-app.command()(export.export)
-app.command()(tune.tune)
-app.command()(reproduce.reproduce)
-app.command()(reproduce.report)
-app.command()(serve.serve)
+app.command(cls=Computes)(demo.demo)
+app.command(cls=Computes)(verbs.fit)
+app.command(cls=Computes)(verbs.update)
+app.command(cls=Computes)(verbs.evaluate)
+app.command(cls=Computes)(verbs.recommend)
+app.command(cls=Computes)(verbs.similar)
+app.command(cls=Computes)(graft.graft)
+app.command(cls=Computes)(export.export)
+app.command(cls=Computes)(tune.tune)
+app.command(cls=Computes)(reproduce.reproduce)
+app.command(cls=Computes)(reproduce.report)
+app.command(cls=Computes)(serve.serve)
 app.command(context_settings=bench.SETTINGS)(bench.bench)
-app.command()(doctor.doctor)
+app.command(cls=Computes)(doctor.doctor)
 
 
 @app.callback()

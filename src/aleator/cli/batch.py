@@ -6,20 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from aleator.batch.job import Unknown
-from aleator.batch.run import PER_PART as USERS_PER_PART
-from aleator.batch.run import Format
+from aleator import words
 from aleator.cli.options import show_json
 
 USER = Annotated[str | None, typer.Option(help="Name of the column of users in a table.")]
 UNKNOWN = Annotated[
-    Unknown | None,
+    words.Unknown | None,
     typer.Option(help="Users of a table whom the model does not know: error, drop them, or what is popular."),
 ]
 PER_PART = Annotated[
-    int | None, typer.Option(help=f"Users of a table in each file of the output, {USERS_PER_PART:,} by default.")
+    int | None, typer.Option(help=f"Users of a table in each file of the output, {words.PER_PART:,} by default.")
 ]
-FORMAT = Annotated[Format | None, typer.Option(help="Format of the output for a table: parquet (default) or csv.")]
+FORMAT = Annotated[
+    words.Format | None, typer.Option(help="Format of the output for a table: parquet (default) or csv.")
+]
 
 
 def show_batch(told: dict[str, Any], json: bool) -> None:

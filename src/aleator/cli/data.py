@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
+import aleator as al
 from aleator.cli.options import DATA_ROOT, DATASET, JSON, TAIL, show_json
 from aleator.cli.reading import reads
-from aleator.data import catalog
-from aleator.data.formats import check_place, write
-from aleator.data.interactions import Interactions
-from aleator.data.opening import open_dataset, open_file
-from aleator.data.splits import By, Split
-from aleator.data.tail import DEFAULT_TAIL, Tail
 from aleator.errors import AleatorError, require
+from aleator.words import By
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 app = typer.Typer(help="Describe, split or convert interactions.", no_args_is_help=True)
 
@@ -34,8 +32,12 @@ def describe(
     reading: dict[str, Any],
 ) -> None:
     """Show the numbers of users, items and pairs in the files, and which items are tail items."""
+    from aleator.data import catalog
+    from aleator.data.opening import open_dataset
+    from aleator.data.tail import DEFAULT_TAIL
+
     opened = open_dataset(dataset, data_root, **reading)
-    about = described(opened, Tail.parse(tail) if tail else DEFAULT_TAIL)
+    about = described(opened, al.Tail.parse(tail) if tail else DEFAULT_TAIL)
     if json:
         show_json(about)
         return
@@ -49,9 +51,9 @@ def describe(
         print(f"cite    {entry.citation}\nterms   {entry.terms}")
 
 
-def described(opened: Split | Interactions, tail: Tail) -> dict[str, Any]:
+def described(opened: al.Split | al.Interactions, tail: al.Tail) -> dict[str, Any]:
     """What `describe --json` prints."""
-    if isinstance(opened, Split):
+    if isinstance(opened, al.Split):
         everything = opened.everything
         parts = _parts(opened)
         counts = opened.counts or {name: len(part) for name, part in parts.items()}
@@ -69,11 +71,11 @@ def described(opened: Split | Interactions, tail: Tail) -> dict[str, Any]:
     }
 
 
-def _parts(split: Split) -> dict[str, Interactions]:
+def _parts(split: al.Split) -> dict[str, al.Interactions]:
     return {"train": split.train, "valid": split.valid, "test": split.test}
 
 
-def _about_tail(tail: Tail, popularity: NDArray[np.int64]) -> dict[str, Any]:
+def _about_tail(tail: al.Tail, popularity: NDArray[np.int64]) -> dict[str, Any]:
     mask = tail.mask(popularity)
     return {
         "rule": str(tail),
@@ -99,6 +101,9 @@ def split(
     reading: dict[str, Any],
 ) -> None:
     """Split a file of interactions into train, validation and test files."""
+    from aleator.data.formats import check_place
+    from aleator.data.opening import open_file
+
     check_place(out / f"train.{format}", folder_exists=False)
     free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
     require(free, f"'{out}' is not empty", "give a new folder")
@@ -115,7 +120,7 @@ def split(
     written = {}
     for name, part in _parts(made).items():
         if len(part):
-            write(part, out / f"{name}.{format}")
+            al.write(part, out / f"{name}.{format}")
             written[name] = len(part)
     if json:
         show_json({"out": str(out), **written, "notes": notes})
@@ -135,9 +140,12 @@ def convert(
     reading: dict[str, Any],
 ) -> None:
     """Convert a file of interactions to another format."""
+    from aleator.data.formats import check_place
+    from aleator.data.opening import open_file
+
     check_place(target)
     opened = open_file(source, **reading)
-    write(opened, target)
+    al.write(opened, target)
     if json:
         show_json({"out": str(target), "pairs": len(opened), "notes": list(opened.notes)})
     else:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aleator import demo as study
-from aleator.aur import AUR
-from aleator.aur.build import build, parse_settings
-from aleator.checkpoint import check_target
+import aleator as al
 from aleator.cli.options import DATA_ROOT, JSON, QUIET, SET, show_json
 from aleator.errors import require
-from aleator.models import Model
-from aleator.recipe import recipe_of
+
+if TYPE_CHECKING:
+    from aleator.demo import Demo
 
 PAGE = "http://127.0.0.1:8000"  # where `aleator serve` listens
 
@@ -28,14 +26,19 @@ def demo(
     json: JSON = False,
 ) -> None:
     """MF, MF-AUR and the default AUR on ML-100K: a table, a few users' lists, and an HTML report."""
+    from aleator import demo as study
+    from aleator.aur.build import build, parse_settings
+    from aleator.checkpoint import check_target
+    from aleator.recipe import recipe_of
+
     settings = parse_settings(None, set)
     bare = build("mf", {"model": settings.get("model", {})}, with_uncertainty=False, recipe="ours", seed=seed)
     mf_aur = build("mf", settings, with_uncertainty=True, recipe="ours", seed=seed)
     others = {name: value for name, value in settings.items() if name != "model"}
     aur = build(None, others, with_uncertainty=True, recipe="ours", seed=seed)
-    assert isinstance(bare, Model)
-    assert isinstance(mf_aur, AUR)
-    assert isinstance(aur, AUR)
+    assert isinstance(bare, al.Model)
+    assert isinstance(mf_aur, al.AUR)
+    assert isinstance(aur, al.AUR)
     chosen_on_test = recipe_of(aur.recipe).on_test
     require(not chosen_on_test, "the demo runs with recipe ours", "use fit and evaluate for other recipes")
     check_target(out / "model")
@@ -55,12 +58,14 @@ def demo(
         show(made, out / "model", page, data_root)
 
 
-def show(made: study.Demo, model: Path, page: Path, data_root: Path | None) -> None:
+def show(made: Demo, model: Path, page: Path, data_root: Path | None) -> None:
     """Print the lists of a few users, the table, what it shows, and where to go from here."""
+    from aleator.demo import DEFAULT, MF
+
     for case in made.cases.shown:
         print(f"User {case.user}: the default finds {case.found!r} (popularity {case.popularity}) at rank {case.rank}.")
         print("  The user took it in the test part.")
-        for name, listed in ((study.MF, case.before), (study.DEFAULT, case.after)):
+        for name, listed in ((MF, case.before), (DEFAULT, case.after)):
             print(f"  {name:<8}" + "\n          ".join(f"{n:>2}. {line}" for n, line in enumerate(listed, 1)))
         print()
     print(f"{made.cases.told}\n")

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from aleator.aur.loading import load_model
+import aleator as al
 from aleator.cli.options import JSON, show_json
 from aleator.cli.verbs import DEVICE, MODEL_FOLDER
-from aleator.export import Target
-from aleator.export import export as run_export
+from aleator.words import Target
 
 
 def export(
@@ -30,7 +29,7 @@ def export(
     json: JSON = False,
 ) -> None:
     """Write the vectors of a saved model as files, or as an index of nearest neighbours."""
-    manifest = run_export(load_model(folder, device), out, to, lam=lam, rank=rank, users=users)
+    manifest = al.export(al.load_model(folder, device), out, to, lam=lam, rank=rank, users=users)
     if json:
         show_json(manifest)
         return

@@ -8,17 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from aleator.aur import AUR
-from aleator.aur.build import parse_settings
-from aleator.checkpoint import check_target
+import aleator as al
 from aleator.cli.options import DATA_ROOT, JSON, SET, set_quiet, show_json
 from aleator.cli.reading import reads
-from aleator.data.opening import open_dataset
-from aleator.data.splits import Split
 from aleator.errors import require
-from aleator.models import graft as make_graft
-from aleator.models.graft.files import TABLES
-from aleator.uncertainty import ESTIMATORS
 
 _LAM = 0.5  # without a validation part to choose it on
 
@@ -50,6 +43,11 @@ def graft(
     reading: dict[str, Any],
 ) -> None:
     """Put the uncertainty on top of a recommender that was fitted elsewhere, and save both as a model folder."""
+    from aleator.aur.build import parse_settings
+    from aleator.checkpoint import check_target
+    from aleator.data.opening import open_dataset
+    from aleator.models.graft.files import TABLES
+
     given = [source for source in (factors, spark, similarities, scores) if source is not None]
     require(
         len(given) == 1, f"{len(given)} sources were given", "give one of --factors, --spark, --similarities, --scores"
@@ -63,15 +61,15 @@ def graft(
     check_target(out)
     settings = parse_settings(None, set)
     of_model, of_estimator = settings.pop("model", {}), settings.pop("estimator", {})
-    made = make_graft(given[0], users=users, items=items, **{"check": check, **of_model})
+    made = al.graft(given[0], users=users, items=items, **{"check": check, **of_model})
     data = open_dataset(interactions, data_root, **reading)
-    notes = [*(data.train if isinstance(data, Split) else data).notes]
+    notes = [*(data.train if isinstance(data, al.Split) else data).notes]
     chosen: dict[str, Any] = {} if lam is None else {"lam": lam}
-    if lam is None and "lam" not in settings and not (isinstance(data, Split) and len(data.valid)):
+    if lam is None and "lam" not in settings and not (isinstance(data, al.Split) and len(data.valid)):
         chosen["lam"] = _LAM
         notes.append(f"lam is {_LAM:g}: there is no validation part to choose it on; give --lam or a folder with one")
     start = time.perf_counter()
-    aur = AUR(made, **{"estimator": ESTIMATORS["factor"](**of_estimator), **settings, **chosen}).fit(data)
+    aur = al.AUR(made, **{"estimator": al.FactorEstimator(**of_estimator), **settings, **chosen}).fit(data)
     aur.save(out)
     told: dict[str, Any] = {
         "out": str(out),

@@ -11,7 +11,7 @@ import typer
 
 from aleator.engines.engine import EngineName
 from aleator.progress import quiet
-from aleator.recipe import RecipeName
+from aleator.words import RecipeName
 
 
 def set_quiet(on: bool) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aleator.data.reading import Missing
+from aleator.words import Missing
 
 OPTIONS: dict[str, Any] = {
     "user": Annotated[str | None, typer.Option(help="Name of the column of users.")],

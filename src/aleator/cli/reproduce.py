@@ -9,10 +9,7 @@ from typing import Annotated
 import typer
 
 from aleator.cli.options import DATA_ROOT, JSON, QUIET, show_json, show_table
-from aleator.recipe import RecipeName
-from aleator.studies.report import report as reporting
-from aleator.studies.reproduce import BEYOND, NAMES, studies
-from aleator.studies.reproduce import reproduce as run
+from aleator.words import RecipeName
 
 QUICK_FOLDER = Path("results-quick")
 
@@ -53,6 +50,9 @@ def reproduce(
 
     Each cell of a table has one record. A run that was interrupted continues where it stopped.
     """
+    from aleator.studies.report import report as reporting
+    from aleator.studies.reproduce import reproduce as run
+
     if not study:
         show_studies(json)
         return
@@ -84,6 +84,8 @@ def reproduce(
 
 def show_studies(json: bool) -> None:
     """List the studies with their titles."""
+    from aleator.studies.reproduce import BEYOND, NAMES, studies
+
     listed = {name: studies(name)[0].title for name in (*NAMES, *BEYOND)}
     listed["beyond"] = f"{', '.join(BEYOND)} together"
     if json:
@@ -99,4 +101,6 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Folder to write into. Default: RESULTS/report.")] = None,
 ) -> None:
     """Write report.html, report.md and report.json from a folder of records."""
+    from aleator.studies.report import report as reporting
+
     print(reporting.write(results, out or results / "report"))

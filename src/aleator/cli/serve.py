@@ -12,11 +12,7 @@ import typer
 from aleator.cli.options import DATA_ROOT
 from aleator.cli.reading import reads
 from aleator.cli.verbs import MODEL_FOLDER
-from aleator.data.opening import open_split
 from aleator.errors import AleatorError
-from aleator.serving.serve import LOOPBACK
-from aleator.serving.serve import serve as run_serve
-from aleator.serving.settings import Settings
 
 VARIABLE = "ALEATOR_TOKENS"
 _OF_DATA = "A catalogue name, or a folder made by `aleator data split`, to mark what users took later, and to evaluate."
@@ -46,6 +42,11 @@ def serve(
     reading: dict[str, Any],
 ) -> None:
     """Serve a saved model over HTTP, with a page to explore it. A new model in the folder is taken up by itself."""
+    from aleator.data.opening import open_split
+    from aleator.serving.serve import LOOPBACK
+    from aleator.serving.serve import serve as run_serve
+    from aleator.serving.settings import Settings
+
     settings = Settings(
         tokens=_tokens(token_file),
         k=max_k,

@@ -7,12 +7,11 @@ import shlex
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aleator.aur.build import parse_settings
-from aleator.aur.choice import Select
+import aleator as al
 from aleator.cli.options import (
     CONFIG,
     DATA_ROOT,
@@ -28,13 +27,12 @@ from aleator.cli.options import (
     show_table,
 )
 from aleator.cli.reading import reads
-from aleator.data.opening import open_dataset
 from aleator.errors import require
-from aleator.recipe import DEFAULT_RECIPE, RecipeName
-from aleator.tuning import search as tuning
-from aleator.tuning.trials import ENOUGH
+from aleator.words import DEFAULT_RECIPE, Only, RecipeName, Select
 
-FIGURES = (*tuning.FIGURES, "lam", "epochs", "seconds")
+if TYPE_CHECKING:
+    from aleator.tuning import Tuned
+
 SHOWN = 5  # trials in the table beside the defaults
 
 
@@ -45,7 +43,7 @@ def tune(
     uncertainty: Annotated[bool, typer.Option(help="Search with the uncertainty estimator beside the model.")] = True,
     estimator: Annotated[str, typer.Option(help="The uncertainty estimator: factor, or mlp (AUR-M).")] = "factor",
     only: Annotated[
-        tuning.Only | None, typer.Option(help="Search only the options of the model, or only those of the uncertainty.")
+        Only | None, typer.Option(help="Search only the options of the model, or only those of the uncertainty.")
     ] = None,
     select: Annotated[
         Select | None,
@@ -80,11 +78,14 @@ def tune(
 
     The test part is never used. With recipe paper, the search goes over the paper's grid around the paper's options.
     """
+    from aleator.aur.build import parse_settings
+    from aleator.data.opening import open_dataset
+
     study = study or Path(f"tune-{Path(dataset).stem}-{_kind(model, uncertainty, estimator, recipe)}.db")
     out = out or study.with_suffix(".toml")
     _check_places(study, out)
     try:
-        found = tuning.tune(
+        found = al.tune(
             open_dataset(dataset, data_root, **reading),
             model,
             uncertainty=uncertainty,
@@ -138,7 +139,7 @@ def _check_places(study: Path, out: Path) -> None:
         require(writable, f"'{file}' cannot be written", "give another place")
 
 
-def _about(found: tuning.Tuned) -> dict[str, Any]:
+def _about(found: Tuned) -> dict[str, Any]:
     return {
         "metric": found.metric,
         "value": found.value,
@@ -174,7 +175,7 @@ def _fit_command(
     return shlex.join([*words, "--config", str(out), "--out", "model"])
 
 
-def _draw(found: tuning.Tuned, file: Path) -> Path | None:
+def _draw(found: Tuned, file: Path) -> Path | None:
     """Draw the importance of the options into `file`. Returns None if the importance is not known."""
     if not found.importance:
         return None
@@ -185,8 +186,10 @@ def _draw(found: tuning.Tuned, file: Path) -> Path | None:
     return file
 
 
-def _show(found: tuning.Tuned) -> None:
+def _show(found: Tuned) -> None:
     """Print the default options and the best trials side by side, and the importance of the options."""
+    from aleator.tuning.trials import ENOUGH
+
     states = Counter(row["state"].replace("running", "running or killed") for row in found.trials)
     print(f"{len(found.trials)} trials: " + ", ".join(f"{n} {state}" for state, n in states.items()))
     _show_trials([row for row in found.trials if row["state"] == "complete"])
@@ -204,12 +207,14 @@ def _show(found: tuning.Tuned) -> None:
 
 
 def _show_trials(complete: list[dict[str, Any]]) -> None:
+    from aleator.tuning.search import FIGURES
+
     defaults = [row for row in complete if row["default"]]
     best = [row for row in complete if not row["default"]][:SHOWN]
     shown = defaults + best
     header = ["", *("defaults" if row["default"] else f"trial {row['trial']}" for row in shown)]
     lines = []
-    for name in FIGURES:
+    for name in (*FIGURES, "lam", "epochs", "seconds"):
         if any(row.get(name) is not None for row in shown):
             lines.append([name, *(_short(row.get(name)) for row in shown)])
     for name in shown[-1]["options"]:

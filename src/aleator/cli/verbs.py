@@ -7,18 +7,11 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import narwhals as nw
 import typer
-from narwhals import selectors
 
-from aleator.aur import AUR
-from aleator.aur.build import build, parse_settings
-from aleator.aur.loading import load_model
-from aleator.batch.listed import listed
-from aleator.batch.run import recommend_batch
-from aleator.checkpoint import check_target
+import aleator as al
 from aleator.cli.batch import FORMAT, PER_PART, UNKNOWN, USER, show_batch
 from aleator.cli.options import (
     CONFIG,
@@ -38,17 +31,12 @@ from aleator.cli.options import (
     show_table,
 )
 from aleator.cli.reading import reads
-from aleator.data.attributes import parse_where
-from aleator.data.interactions import Duplicates
-from aleator.data.opening import open_dataset, open_file, open_split
-from aleator.data.splits import Split
-from aleator.data.tail import Tail
-from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, require
-from aleator.evaluation.protocols import evaluate as run_evaluate
-from aleator.ranks import join
-from aleator.recipe import DEFAULT_RECIPE, Empty, RecipeName
-from aleator.recommender import Recommender
+from aleator.words import DEFAULT_RECIPE, Duplicates, Empty, RecipeName
+
+if TYPE_CHECKING:
+    from aleator.data.vocabulary import Vocabulary
+    from aleator.recommender import Recommender
 
 MODEL_FOLDER = Annotated[Path, typer.Argument(help="Folder of a saved model, written by fit.")]
 DEVICE = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
@@ -90,6 +78,11 @@ def fit(
     While the fit runs, it is kept in OUT.fit. The same command goes on from there if it was interrupted. Processes that
     torchrun or SLURM starts with this command fit together, and the first one saves.
     """
+    from aleator.aur.build import build, parse_settings
+    from aleator.checkpoint import check_target
+    from aleator.data.opening import open_dataset
+    from aleator.ranks import join
+
     ranks = join()
     recommender = build(
         model,
@@ -110,14 +103,14 @@ def fit(
     if ranks.rank:
         return
     seconds = time.perf_counter() - start
-    read = opened.train if isinstance(opened, Split) else opened
+    read = opened.train if isinstance(opened, al.Split) else opened
     told = {"out": str(out), **_about_fit(recommender, seconds), "notes": [*read.notes, *recommender.notes]}
     if json:
         show_json(told)
         return
     for note in told["notes"]:
         print(f"note: {note}")
-    if isinstance(recommender, AUR) and not quiet:
+    if isinstance(recommender, al.AUR) and not quiet:
         print("\n".join(_explained(recommender)))
     name = f"AUR on {told['model']}" if uncertainty else told["model"]
     chosen = f", lam {told['lam']:g} after {told['epochs']} epochs" if "lam" in told else ""
@@ -127,12 +120,12 @@ def fit(
 
 def _about_fit(recommender: Recommender, seconds: float) -> dict[str, Any]:
     about: dict[str, Any] = {
-        "model": type(recommender.model if isinstance(recommender, AUR) else recommender).__name__,
+        "model": type(recommender.model if isinstance(recommender, al.AUR) else recommender).__name__,
         "recipe": recommender.recipe,
         "pairs": len(recommender.fitted),
         "seconds": round(seconds, 2),
     }
-    if isinstance(recommender, AUR):
+    if isinstance(recommender, al.AUR):
         log, choice = recommender.estimator.log, recommender.choice
         about["lam"], about["discount"] = recommender.lam_used, recommender.discount_used
         about["prior"] = recommender.prior_used
@@ -143,7 +136,7 @@ def _about_fit(recommender: Recommender, seconds: float) -> dict[str, Any]:
     return about
 
 
-def _explained(aur: AUR) -> list[str]:
+def _explained(aur: al.AUR) -> list[str]:
     """What was compared and what was chosen, for people."""
     where = aur.conventions.chosen_on
     lines = []
@@ -183,14 +176,16 @@ def evaluate(
     reading: dict[str, Any],
 ) -> None:
     """Evaluate a saved model on the test part under the three protocols."""
-    recommender = load_model(folder, device_of(device, engine))
+    from aleator.data.opening import open_split
+
+    recommender = al.load_model(folder, device_of(device, engine))
     if lam is not None:
         _with_uncertainty(recommender).set_lam(lam)
     opened = open_split(dataset, data_root, **reading)
-    report = run_evaluate(
+    report = al.evaluate(
         recommender,
         opened,
-        tail=Tail.parse(tail) if tail else None,
+        tail=al.Tail.parse(tail) if tail else None,
         k=k or (20, 50),
         empty=empty,
         recipe=recipe,
@@ -199,8 +194,8 @@ def evaluate(
     print(report.to_json() if json else report)
 
 
-def _with_uncertainty(recommender: Recommender) -> AUR:
-    if not isinstance(recommender, AUR):
+def _with_uncertainty(recommender: Recommender) -> al.AUR:
+    if not isinstance(recommender, al.AUR):
         raise AleatorError("lam was given but the model has no uncertainty", "leave out --lam")
     return recommender
 
@@ -224,8 +219,11 @@ def update(
     reading: dict[str, Any],
 ) -> None:
     """Take new interactions, users and items into a saved model, without a full fit."""
+    from aleator.checkpoint import check_target
+    from aleator.data.opening import open_file
+
     check_target(out)
-    model = load_model(folder, device)
+    model = al.load_model(folder, device)
     data = open_file(new, **reading)
     start = time.perf_counter()
     updated = model.update(data, epochs=epochs, duplicates=duplicates)
@@ -297,6 +295,9 @@ def recommend(
     json: JSON = False,
 ) -> None:
     """Recommend items to users of a saved model, to a new user with a history, or to all users of a table."""
+    from aleator.batch.listed import listed
+    from aleator.data.attributes import parse_where
+
     is_table = users is not None and (out is not None or Path(users).exists())
     one = is_table or (users is None) != (history is None)
     require(one, "exactly one of --users and --history is needed", "give ids of users or ids of items")
@@ -308,7 +309,7 @@ def recommend(
     else:
         told = f"name a folder with --out (for a user of that name, write '{users},')"
         require(out is not None, f"'{users}' is a table of users", told)
-    recommender = load_model(folder, device_of(device, engine))
+    recommender = al.load_model(folder, device_of(device, engine))
     data = recommender.fitted
     options: dict[str, Any] = {"filter_seen": not keep_seen, "untrained": untrained, "explain": explain}
     if lam is not None:
@@ -317,7 +318,7 @@ def recommend(
         options["where"] = parse_where(data.attributes, where)
     files: dict[str, Any] = {name: path for name, path in (("allow", allow), ("deny", deny)) if path is not None}
     if is_table:
-        show_batch(recommend_batch(recommender, users, k=k, history=history, **options, **files, **of_table), json)
+        show_batch(al.recommend_batch(recommender, users, k=k, history=history, **options, **files, **of_table), json)
         return
     who: Any
     if users is not None:
@@ -336,6 +337,9 @@ def recommend(
 
 def _show(frame: Any, json: bool) -> None:
     """Print a frame."""
+    import narwhals as nw
+    from narwhals import selectors
+
     table = nw.from_native(frame, eager_only=True)
     if json:
         show_json(
@@ -360,5 +364,5 @@ def similar(
     json: JSON = False,
 ) -> None:
     """List the items of a saved model whose scores go up and down together with those of an item."""
-    recommender = load_model(folder, device)
+    recommender = al.load_model(folder, device)
     _show(recommender.similar_items(_ids(items, recommender.fitted.items), k, lam=lam), json)

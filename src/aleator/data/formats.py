@@ -13,14 +13,15 @@ import scipy.sparse as sp
 
 from aleator.data.columns import ALIASES, Columns, Names, by_role, require_nothing_named
 from aleator.data.files import format_of, read_file, require_file
-from aleator.data.interactions import RATED_NOTE, Duplicates, Interactions
+from aleator.data.interactions import RATED_NOTE, Interactions
 from aleator.data.on_disk import Asked, read_on_disk
-from aleator.data.reading import Missing, Reading
+from aleator.data.reading import Reading
 from aleator.data.tables import read_frame, read_table
 from aleator.data.text import WITHOUT_HEADER
 from aleator.errors import AleatorError, need, require, unknown_name
 from aleator.paths import as_path
 from aleator.progress import progress
+from aleator.words import Duplicates, Missing
 
 WRITTEN = ("csv", "tsv", "parquet", "inter", "npz")
 TITLE_COLUMNS = ("title", "name", "movie_title")

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aleator.data.arrays import Array
-from aleator.data.interactions import Duplicates, Interactions
+from aleator.data.interactions import Interactions
 from aleator.data.splits import attributes_of, titles_of
 from aleator.data.vocabulary import kind_of
 from aleator.errors import require
+from aleator.words import Duplicates
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,15 +16,15 @@ from aleator.data.arrays import Array, as_texts, count, flat, look_up, pieces, r
 from aleator.data.duplicates import repeated_rows
 from aleator.data.vocabulary import NUMBERS, Vocabulary
 from aleator.errors import require, unknown_name
+from aleator.words import By, Duplicates
 
 if TYPE_CHECKING:
     from aleator.data.attributes import Attribute
     from aleator.data.maps import Maps
-    from aleator.data.splits import By, Split
+    from aleator.data.splits import Split
 
-__all__ = ["Array", "Duplicates", "Interactions"]
+__all__ = ["Array", "Interactions"]
 
-Duplicates = Literal["first", "sum"]
 WEIGHTS = np.float32(1e-9), np.float32(1e9)  # the sums of others leave the range of float32
 RATED_NOTE = "rating: every rated pair counts as an interaction; give min_rating to keep only high ratings"
 COLUMNS = ("user", "item", "time", "weight", "rating")  # the fields of `Interactions` with one value for each row

@@ -19,7 +19,6 @@ from aleator.data.arrays import Array
 from aleator.data.columns import IDS, Names, find_roles, require_none_missing
 from aleator.data.interactions import (
     RATED_NOTE,
-    Duplicates,
     Interactions,
     check_duplicates,
     check_min_rating,
@@ -49,6 +48,7 @@ from aleator.data.vocabulary import Vocabulary, of_one_type, typed_ids
 from aleator.errors import require
 from aleator.paths import as_path
 from aleator.progress import progress
+from aleator.words import Duplicates
 
 if TYPE_CHECKING:
     import polars as pl

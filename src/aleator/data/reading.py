@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from aleator.data.arrays import Array
 from aleator.errors import need, require, unknown_name
-
-Missing = Literal["error", "drop"]
+from aleator.words import Missing
 
 
 @dataclass(frozen=True)

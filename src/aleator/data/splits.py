@@ -17,8 +17,8 @@ from aleator.data.splits_on_disk import hold_out_on_disk
 from aleator.data.tail import Tail
 from aleator.data.vocabulary import Vocabulary, kind_of, of_one_type
 from aleator.errors import require, require_seed, unknown_name
+from aleator.words import By
 
-By = Literal["random", "user_time", "global_time", "last", "balanced"]
 ValidBy = Literal["random", "user_time", "global_time", "last", "balanced", "each"]
 Rows = NDArray[np.bool_]  # a mask of rows, [n]
 

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleator import progress
+from aleator import progress, threads
 from aleator.engines.engine import Ask, P, R, Work, silence
 from aleator.errors import AleatorError, require
 
@@ -197,7 +197,7 @@ def _reach(address: str) -> None:
 
 def _cores() -> int | None:
     """The cores that this process may use. None where the system does not say, and Ray counts them all."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else None
+    return threads.cores() if sys.platform == "linux" else None
 
 
 # What runs in a worker

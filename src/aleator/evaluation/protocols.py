@@ -27,7 +27,8 @@ from aleator.evaluation.metrics import METRICS, gini
 from aleator.evaluation.report import Report
 from aleator.progress import progress
 from aleator.ranking.top import best, blocks
-from aleator.recipe import Empty, RecipeName, recipe_of
+from aleator.recipe import recipe_of
+from aleator.words import Empty, RecipeName
 
 PROTOCOLS = ("overall", "tail_absolute", "tail_relative")
 _LONGEST = 1_000_000  # items of a list

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from aleator.errors import require, unknown_name
 from aleator.evaluation.significance import Comparison, compare
-from aleator.recipe import DEFAULT_RECIPE, recipe_of
+from aleator.recipe import recipe_of
+from aleator.words import DEFAULT_RECIPE
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
-from aleator import checkpoint
-from aleator.aur import AUR
 from aleator.errors import AleatorError, need, require, unknown_name
-from aleator.export import to_faiss, to_lancedb, to_npy, to_parquet, to_qdrant, to_usearch
-from aleator.export.items import Items, items_of, users_of
 from aleator.export.manifest import Index, is_export, write_manifest
-from aleator.recommender import Recommender
+from aleator.words import Target
 
-Target = Literal["parquet", "npy", "faiss", "usearch", "lancedb", "qdrant"]
+if TYPE_CHECKING:
+    from aleator.checkpoint import Path_
+    from aleator.export.items import Items
+    from aleator.recommender import Recommender
 
 
 class Writer(Protocol):
@@ -26,19 +26,9 @@ class Writer(Protocol):
         """Write the items into a folder."""
 
 
-_WRITERS: dict[str, Writer] = {
-    "parquet": to_parquet,
-    "npy": to_npy,
-    "faiss": to_faiss,
-    "usearch": to_usearch,
-    "lancedb": to_lancedb,
-    "qdrant": to_qdrant,
-}
-
-
 def export(
     model: Recommender,
-    out: checkpoint.Path_,
+    out: Path_,
     to: Target = "parquet",
     *,
     lam: float | None = None,
@@ -63,16 +53,22 @@ def export(
     Returns:
         The manifest.
     """
+    from aleator import checkpoint
+    from aleator.aur import AUR
+    from aleator.export import to_npy, to_parquet
+    from aleator.export.items import items_of, users_of
+    from aleator.recommender import Recommender
+
     kind = type(model).__name__
     require(
         isinstance(model, Recommender), f"the model is a {kind}", "give a fitted one, such as al.load_model returns"
     )
-    if to not in _WRITERS:
+    if to not in get_args(Target):
         raise unknown_name("target", str(to), get_args(Target))
     require(
         users or lam is None, "lam was given without users", "leave lam out: it is part of the users' vectors alone"
     )
-    writer = _WRITERS[to]
+    writer: Writer = import_module(f"aleator.export.to_{to}")
     need(writer.LIBRARY, f"an export to {to}", writer.PACKAGE)
     checkpoint.check_folder(out, "an export", is_export)
     turned = model if lam is None else model.at(lam)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aleator.checkpoint import Path_
 from aleator.errors import AleatorError, require
-from aleator.recommender import Recommender
 from aleator.version import __version__
+
+if TYPE_CHECKING:
+    from aleator.checkpoint import Path_
+    from aleator.recommender import Recommender
 
 FORMAT = 1
 _FILE = "manifest.json"

@@ -21,8 +21,9 @@ import torch
 
 from aleator.device import resolve_device
 from aleator.errors import require, unreadable
-from aleator.recipe import Empty, Recipe, RecipeName, recipe_of
+from aleator.recipe import Recipe, recipe_of
 from aleator.version import __version__
+from aleator.words import Empty, RecipeName
 
 Figures = dict[str, dict[str, float | None]]  # by protocol (or group) and metric; None where nobody has ground truth
 Settings = dict[str, Any]  # options by name, such as {"model.dim": 64}

@@ -11,12 +11,13 @@ from aleator.data import catalog
 from aleator.data.opening import open_split
 from aleator.data.splits import Split
 from aleator.errors import AleatorError, require, unknown_name
-from aleator.recipe import RecipeName, recipe_of
+from aleator.recipe import recipe_of
 from aleator.recommender import as_split
 from aleator.studies.published import published
 from aleator.studies.study import Study, run
 from aleator.studies.workbench import Workbench
 from aleator.studies.worlds import WORLDS, open_world
+from aleator.words import RecipeName
 
 # a study is a module with a STUDY; the parts of `beyond` share a file of records
 PAPER = {

@@ -17,14 +17,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from aleator.aur import AUR
 from aleator.aur.build import build
-from aleator.aur.choice import Select
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
 from aleator.data.tail import DEFAULT_TAIL
@@ -34,18 +33,17 @@ from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.options import Among, Between, Configurable, Ranges
 from aleator.ranks import require_alone
-from aleator.recipe import DEFAULT_RECIPE, RecipeName
 from aleator.recommender import Recommender, as_split
 from aleator.tuning.attempts import run
 from aleator.tuning.trials import SETTING, at_work, importance, in_state, open_study, ranked, silent, sound, state
 from aleator.uncertainty.factor import FactorEstimator
 from aleator.uncertainty.products import LABEL
+from aleator.words import DEFAULT_RECIPE, Only, RecipeName, Select
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-Only = Literal["model", "uncertainty"]
 FIGURES = ("recall@20", "ndcg@20", "tail_recall@50")  # what a trial measures
 
 

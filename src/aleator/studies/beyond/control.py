@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aleator.aur.choice import DISCOUNTS, Choice, Select, choose, grid
+from aleator.aur.choice import DISCOUNTS, Choice, choose, grid
 from aleator.batches import Histories, Users
 from aleator.data.interactions import Interactions
 from aleator.data.splits import Split
@@ -28,7 +28,6 @@ from aleator.models.base import Model
 from aleator.models.cache import ModelCache
 from aleator.ranking.blend import discounts
 from aleator.ranking.top import best
-from aleator.recipe import RecipeName
 from aleator.studies.methods import OF_STUDY, Method
 from aleator.studies.records import Measured
 from aleator.studies.workbench import Workbench, measured
@@ -36,6 +35,7 @@ from aleator.training.loop import epochs_of
 from aleator.training.stop import Stop
 from aleator.uncertainty.base import Estimator, Expectation
 from aleator.uncertainty.objective import Objective
+from aleator.words import RecipeName, Select
 
 DIVIDED = f"{OF_STUDY}divided_by"  # the setting of a cell whose scores are divided, by one of the two below
 POPULARITY, LENGTH = "popularity^a", "length"

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from aleator.data.interactions import Interactions
-from aleator.data.splits import By, Split
+from aleator.data.splits import Split
 from aleator.studies import records
 from aleator.studies.methods import FLOORS, Method
 from aleator.studies.paper.main import SHOWN, TESTS, sentences, untuned
@@ -18,6 +18,7 @@ from aleator.studies.report.cells import Cell, number
 from aleator.studies.report.tables import Block, Table, figure_of, over_seeds, rule, seeds_of, words
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, against_bare
+from aleator.words import By
 
 METHODS = (*FLOORS, "MF", "MF-AUR", "EASE", "EASE-AUR")
 WAYS: tuple[By, ...] = ("random", "user_time", "global_time")

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from aleator.data.splits import By
 from aleator.studies import records
 from aleator.studies.beyond.control import DIVIDED, POPULARITY, accuracy_divided
 from aleator.studies.beyond.drift import DRIFT, drift, resplit
@@ -20,6 +19,7 @@ from aleator.studies.report.cells import Cell, number
 from aleator.studies.report.tables import Block, Table, count, figure_of, over_seeds, rule, seeds_of, signs, words
 from aleator.studies.study import Study
 from aleator.studies.workbench import Workbench, accuracy, tests_against
+from aleator.words import By
 
 WAY = f"{OF_STUDY}test"  # the setting of a cell that says how its test part is drawn
 WAYS: dict[By, str] = {"balanced": "even over items", "random": "by popularity"}
