@@ -122,6 +122,7 @@ def picture(rows: Sequence[Record], settings: Sequence[Setting]) -> Picture:
     caption = sentences(
         f"{records.about(rows)}, seed 0: up and to the right is better.",
         "A path is one AUR from lam = 1 (its model, filled) to lam = 0 (the uncertainty alone, hollow).",
+        "Its discount and its prior are those of the fit all along.",
         "There is one path for each alpha. The dashed line is the front of all settings. The lower panel is a close-up.",
         star,
     )
