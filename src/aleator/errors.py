@@ -76,7 +76,11 @@ def unreadable(path: str | os.PathLike[str], format: str, error: BaseException) 
     reason = str(error).partition("\n")[0] or type(error).__name__
     if len(reason) > 120:
         reason = f"{reason[:120]}..."
-    return AleatorError(f"'{path}' cannot be read as {format} ({reason})", "check the file or give its format")
+    separated = format in ("csv", "tsv")
+    remedy = (
+        "check the file, or give its separator with sep= (--sep)" if separated else "check the file or give its format"
+    )
+    return AleatorError(f"'{path}' cannot be read as {format} ({reason})", remedy)
 
 
 @contextmanager

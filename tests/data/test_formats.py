@@ -545,11 +545,46 @@ def test_titles_of_texts_with_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [("t.csv", "", "is empty"), ("t.csv", "item\n1\n", "has one column"), ("t.what", "1", "does not show its format")],
+    [
+        ("t.csv", "", "is empty"),
+        ("t.csv", "item\n1\n", "has one column"),
+        ("t.csv", "item,kind,price\n1,a,b\n", "no column of titles among kind, price; name one of them title"),
+        ("t.csv", "customer,title\n7,One\n", "column 'customer' of .* holds no item of the data"),
+        ("t.what", "1", "does not show its format"),
+    ],
 )
 def test_bad_titles_are_refused(name: str, content: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(AleatorError, match=says):
         read({"user": [1], "item": [1]}, titles=file(tmp_path, name, content))
+
+
+def test_titles_and_attributes_have_an_encoding_beside_a_source_that_has_none(tmp_path: Path) -> None:
+    pl.DataFrame({"user": [1, 1], "item": ["a", "b"]}).write_parquet(tmp_path / "pairs.parquet")
+    table = tmp_path / "items.csv"
+    table.write_bytes("Artikel;title\na;Café\nb;Brot\n".encode("latin-1"))
+    for source in (tmp_path / "pairs.parquet", {"user": [1, 1], "item": ["a", "b"]}):
+        data = read(source, titles=table, attributes=table, encoding="latin-1")
+        assert data.titles is not None
+        assert data.titles.tolist() == ["Café", "Brot"]
+        assert "title" in data.attributes
+        with pytest.raises(AleatorError, match=r"encoding was given, but .* has none"):
+            read(source, encoding="latin-1")
+
+
+def test_titles_come_from_the_named_column_of_items(tmp_path: Path) -> None:
+    shop = file(tmp_path, "shop.csv", "Kunde,Artikel,name\nann,a,One\nbob,b,Two\n")
+    data = read(shop, user="Kunde", item="Artikel", titles=shop)
+    assert data.titles is not None
+    assert data.titles.tolist() == ["One", "Two"]
+
+
+def test_blank_cells_are_missing_values(tmp_path: Path) -> None:
+    shop = file(tmp_path, "shop.csv", "user,item,weight\nann,a,1\n  ,b,1\n,b,1\nbob, ,1\nbob,b, \n")
+    with pytest.raises(AleatorError, match=r"column 'user' of .* has 2 missing values"):
+        read(shop)
+    data = read(shop, missing="drop")
+    assert data.notes == ("missing: 4 of 5 rows dropped",)
+    assert data.users.ids.tolist() == ["ann"]
 
 
 def test_a_missing_file_of_titles_is_refused(tmp_path: Path) -> None:

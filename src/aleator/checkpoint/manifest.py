@@ -20,7 +20,7 @@ EARLIER = "tensors.safetensors"  # the file of tensors before format 5
 NAMED = re.compile(r"tensors-[0-9a-f]{16}\.safetensors")  # the same from format 5 on: it is named by its content
 MOST = 4 << 20  # bytes that are read; a manifest has some thousands
 _VALUES = 200_000  # values that are read: a thousand epochs have some thousands, and a value takes up to 72 bytes
-_AGAIN = "give a folder that was written by save"
+_AGAIN = "give a folder that save or `aleator fit` wrote"
 Path_ = str | os.PathLike[str]
 
 

@@ -15,6 +15,7 @@ from aleator.data.columns import Columns, Names, require_nothing_named
 from aleator.data.limits import Limit, is_packed, unpacked
 from aleator.data.reading import Reading
 from aleator.data.tables import TABLES, read_parquet, read_text_table
+from aleator.data.text import SEPARATOR
 from aleator.errors import AleatorError, require, unknown_name, unreadable
 from aleator.paths import as_path
 
@@ -40,7 +41,7 @@ def read_file(path: Path, format: str | None, named: Names, reading: Reading) ->
     format = format_of(path) if format is None else format.lower()
     if format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
-    if format in ("npz", "adjacency", "parquet"):
+    if format not in SEPARATOR:
         reading.require_no_text(f"'{path}'")
     if format == "npz":
         return read_archive(path, named, reading)

@@ -17,7 +17,8 @@ from aleator.data.interactions import RATED_NOTE, Interactions
 from aleator.data.on_disk import Asked, read_on_disk
 from aleator.data.reading import Reading
 from aleator.data.tables import read_frame, read_table
-from aleator.data.text import WITHOUT_HEADER
+from aleator.data.text import SEPARATOR, WITHOUT_HEADER
+from aleator.data.vocabulary import Vocabulary
 from aleator.errors import AleatorError, need, require, unknown_name
 from aleator.paths import as_path
 from aleator.progress import progress
@@ -67,7 +68,9 @@ def read(
         rating: Name of the column of ratings. A rating is only used by `min_rating`.
         weight: Name of the column of weights. A weight multiplies the weight of its pair in every loss.
         time: Name of the column of times: numbers or dates.
-        titles: Titles of the items: a mapping from item id to title, or a file with an item and a title column.
+        titles: Titles of the items: a mapping from item id to title, or a file. Its column of items has the name that
+            `item` gives, or a usual one, or is the first. Its column of titles is named title or name, or is the other
+            of two.
         attributes: Attributes of the items, such as a genre or a price, to filter lists by: a file, a frame or a dict of
             columns. Its column of items has the name that `item` gives, or a usual one, or is the first.
         min_rating: Keep only rows with at least this rating.
@@ -105,7 +108,10 @@ def read(
             known = ["format", *named, "titles", "attributes", "min_rating", "k_core", "duplicates", "in_time_order"]
             known += ["sep", "encoding", "decimal", "dates", "missing", "max_bytes", "on_disk"]
             raise unknown_name("option of read", name, known)
-    reading = Reading.of(sep, encoding, decimal, dates, missing, max_bytes)
+    written = Reading.of(sep, encoding, decimal, dates, missing, max_bytes)
+    of_items = any(isinstance(each, (str, os.PathLike)) and _is_text(each) for each in (titles, attributes))
+    others_alone = of_items and not _is_text(source, format)  # the encoding is that of titles and attributes
+    reading = replace(written, encoding="utf-8") if others_alone else written
     if on_disk is None:
         columns, frame, notes = _columns(source, format, named, reading)
         data = Interactions.of(
@@ -122,7 +128,14 @@ def read(
         )
         data = read_on_disk(source, on_disk, Asked(named, min_rating, duplicates, reading))
     data = data if attributes is None else data.with_attributes(attributes, item, encoding)
-    return data if titles is None else data.with_titles(read_titles(titles, reading))
+    return data if titles is None else data.with_titles(read_titles(titles, written, item, data.items))
+
+
+def _is_text(source: Any, format: str | None = None) -> bool:
+    """Whether a source is a text file, which has an encoding."""
+    if not isinstance(source, (str, os.PathLike)) or Path(source).is_dir():
+        return False
+    return (format_of(Path(source)) if format is None else format.lower()) in SEPARATOR
 
 
 def _columns(source: Any, format: str | None, named: Names, reading: Reading) -> tuple[Columns, str | None, list[str]]:
@@ -152,12 +165,17 @@ def _matrix(matrix: Any, named: Names) -> Columns:
     return columns if (weight == 1).all() else {**columns, "weight": weight}
 
 
-def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], reading: Reading | None = None) -> dict[Any, str]:
+def read_titles(
+    source: Mapping[Any, str] | str | os.PathLike[str],
+    reading: Reading | None = None,
+    item: str | None = None,
+    items: Vocabulary | None = None,
+) -> dict[Any, str]:
     """Item titles by external id, from a mapping or from a table file.
 
-    In a file, the item column is the first with a usual name, or else the first of all. The title column is the first
-    named title, name or movie_title, or else the last of all. MovieLens' movies.dat has no names: there they
-    are the first and the second column.
+    In a file, the item column is the one named `item`, or the first with a usual name, or else the first of all. The
+    title column is the first named title, name or movie_title, or the other one of two. MovieLens' movies.dat has no
+    names: there they are the first and the second column. A file without a title of one of the `items` is an error.
     """
     if isinstance(source, Mapping):
         return dict(source)
@@ -169,13 +187,22 @@ def read_titles(source: Mapping[Any, str] | str | os.PathLike[str], reading: Rea
     reading = Reading() if reading is None else Reading(encoding=reading.encoding, max_bytes=reading.max_bytes)
     table = read_table(path, format, reading)
     require(table.width > 1, f"'{path}' has one column", "give a file with an item column and a title column")
-    item_columns = [*ALIASES["item"].split(), "id"]
-    item = next((name for name in table.columns if name.lower() in item_columns), table.columns[0])
-    title = next((name for name in table.columns if name.lower() in TITLE_COLUMNS), table.columns[-1])
-    if format in WITHOUT_HEADER:
-        title = table.columns[1]
-    pairs = zip(table[item].to_list(), table[title].to_list(), strict=True)
-    return {item_id: text for item_id, text in pairs if text is not None}
+    usual = [name for name in table.columns if name.lower() in (*ALIASES["item"].split(), "id")]
+    of_items = item if item in table.columns else [*usual, *table.columns][0]
+    others = [name for name in table.columns if name != of_items]
+    of_titles = [name for name in others if name.lower() in TITLE_COLUMNS]
+    if format in WITHOUT_HEADER or len(others) == 1:
+        of_titles = others
+    told = f"'{path}' has no column of titles among {', '.join(others)}"
+    require(len(of_titles) > 0, told, f"name one of them {TITLE_COLUMNS[0]}")
+    pairs = zip(table[of_items].to_list(), table[of_titles[0]].to_list(), strict=True)
+    found = {item_id: text for item_id, text in pairs if text is not None}
+    if items is not None:
+        known = set(map(str, found))
+        told = f"column '{of_items}' of '{path}' holds no item of the data"
+        remedy = "put the ids of the items into the first column, or name it item_id"
+        require(any(str(each) in known for each in items.ids.tolist()), told, remedy)
+    return found
 
 
 def write(data: Interactions, path: str | os.PathLike[str]) -> None:

@@ -177,7 +177,7 @@ def _narrowed(column: pl.Series, role: str, reading: Reading) -> pl.Series:
 
     is_id = role in IDS
     if not is_id:
-        column = column.set((column == "").fill_null(False), None)
+        column = column.set(_blank(column).fill_null(False), None)
         if reading.decimal != "." or (role == "time" and reading.dates):
             return column
     for dtype in (pl.Int64, pl.UInt64 if is_id else pl.Float64):
@@ -188,14 +188,19 @@ def _narrowed(column: pl.Series, role: str, reading: Reading) -> pl.Series:
 
 
 def _without_blanks(ids: pl.Series) -> pl.Series:
-    """Text ids with null for those that are empty, and for "NaN" where all the others are numbers."""
+    """Text ids with null for those that are blank, and for "NaN" where all the others are numbers."""
     import polars as pl
 
-    missing = ids == ""
+    missing = _blank(ids)
     number = ids.cast(pl.Float64, strict=False)
     if number.null_count() == ids.null_count():  # among texts, "NaN" may be a name
         missing |= number.is_nan()
     return ids.set(missing.fill_null(False), None)
+
+
+def _blank(texts: pl.Series) -> pl.Series:
+    """Which texts are empty, or hold only blanks."""
+    return texts.str.strip_chars() == ""
 
 
 def column_values(column: Any, name: str, where: str) -> Array:

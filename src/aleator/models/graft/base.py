@@ -49,7 +49,7 @@ class Grafted(Model):
     facts: ClassVar[tuple[str, ...]] = ("reconciled",)
     matches_rows: ClassVar[bool] = True  # whether its ids could be in a wrong order
     suspect: ClassVar[str] = (
-        "check that users= and items= are in the order of its rows"  # if scores do not fit the data
+        "check that users= and items= are in the order of its rows, and that it has learned"  # if scores do not fit
     )
     scores_histories: ClassVar[bool] = True  # whether it can score a history without a known user
     strangers: ClassVar[str] = "are unknown to the model and are served by their history"
