@@ -53,18 +53,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
-app.command(cls=Computes)(demo.demo)
-app.command(cls=Computes)(verbs.fit)
-app.command(cls=Computes)(verbs.update)
-app.command(cls=Computes)(verbs.evaluate)
-app.command(cls=Computes)(verbs.recommend)
-app.command(cls=Computes)(verbs.similar)
-app.command(cls=Computes)(graft.graft)
-app.command(cls=Computes)(export.export)
-app.command(cls=Computes)(tune.tune)
-app.command(cls=Computes)(reproduce.reproduce)
-app.command(cls=Computes)(reproduce.report)
-app.command(cls=Computes)(serve.serve)
+for command in (
+    demo.demo,
+    verbs.fit,
+    verbs.update,
+    verbs.evaluate,
+    verbs.recommend,
+    verbs.similar,
+    graft.graft,
+    export.export,
+    tune.tune,
+    reproduce.reproduce,
+    reproduce.report,
+    serve.serve,
+):
+    app.command(cls=Computes)(command)
 app.command(context_settings=bench.SETTINGS)(bench.bench)
 app.command(cls=Computes)(doctor.doctor)
 
