@@ -57,7 +57,9 @@ def test_the_curl_examples_of_the_page_run(tmp_path: Path) -> None:
     al.AUR(al.EASE(), lam=0.5, estimator=al.FactorEstimator(dim=8, max_epochs=2)).fit(data).save(tmp_path / "m")
     (block,) = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     with listening(Served.load(tmp_path / "m", SETTINGS), SETTINGS) as address:
-        for line in block.splitlines():
+        first, *lines = block.splitlines()
+        assert first.startswith("ADDRESS=http://")  # of a server on the usual port; here it is another
+        for line in lines:
             line = line.replace("curl -s", "curl -s --fail-with-body")
             ran = subprocess.run(
                 ["bash", "-c", line], env=os.environ | {"ADDRESS": address}, capture_output=True, text=True, check=False
