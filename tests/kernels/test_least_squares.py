@@ -11,7 +11,7 @@ import torch
 
 from aleator.batches import Histories
 from aleator.device import BUDGETS
-from aleator.kernels.least_squares import approach, history_terms, least_squares, leave_one_out
+from aleator.kernels.least_squares import approach, history_terms, least_squares, leave_one_out, refine
 
 from .weights import CPU, Matrix, weights
 
@@ -53,6 +53,40 @@ def test_conjugate_gradients_come_nearer_with_each_step_and_arrive(mu: float, l2
     assert errors[-1] < 1e-9  # as many steps as dimensions
     again = approach(exact, factors, rows.batch(torch.arange(23)), mu, each(23, l2), 3)
     torch.testing.assert_close(again, exact)  # what is solved stays
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("mu", "l2"), [(0.1, 0.005), (1.0, 0.1), (0.01, 1.0), (0.1, 0.0), (0.0, 0.5)])
+@pytest.mark.parametrize("numbers", [1, 1 << 20])
+def test_refined_rows_score_as_if_they_were_solved_exactly(
+    mu: float, l2: float, dtype: torch.dtype, numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BUDGETS, "cpu", replace(BUDGETS["cpu"], product_numbers=numbers))
+    weight, factors = weights(40, 30), torch.from_numpy(np.random.default_rng(1).normal(size=(30, 9)))
+    start = torch.from_numpy(np.random.default_rng(2).normal(size=(40, 9)))
+    rows = Histories(sp.csr_matrix(weight), CPU)
+    found = refine(start.to(dtype), factors.to(dtype), rows, mu, each(40, l2).to(dtype))
+    exact = least_squares(factors, rows, mu, each(40, l2))
+    close = 2e-5 if dtype == torch.float32 else 1e-9
+    torch.testing.assert_close(found.double() @ factors.T, exact @ factors.T, atol=close, rtol=0)
+    assert (found[rows.size == 0] == 0).all()
+
+
+def test_steps_reach_the_solution_without_a_matrix_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    factors = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 9)).astype(np.float32))
+    rows, l2 = Histories(sp.csr_matrix(weights(40, 30)), CPU), each(40, 0.05).float()
+    exact = least_squares(factors, rows, 0.1, l2)
+    monkeypatch.setattr("aleator.kernels.least_squares._Problem", None)
+    torch.testing.assert_close(refine(torch.zeros_like(exact), factors, rows, 0.1, l2), exact, atol=1e-5, rtol=0)
+
+
+def test_rows_that_steps_do_not_solve_are_solved_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aleator.kernels.least_squares._MOST_STEPS", 1)
+    factors = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 9)))
+    rows = Histories(sp.csr_matrix(weights(40, 30)), CPU)
+    start = torch.zeros(40, 9, dtype=torch.float64)
+    exact = least_squares(factors, rows, 0.1, each(40, 0.05))
+    torch.testing.assert_close(refine(start, factors, rows, 0.1, each(40, 0.05)), exact)
 
 
 def test_the_solution_is_the_minimum_of_the_objective() -> None:

@@ -12,10 +12,14 @@ from aleator.device import budget, in_smaller_blocks
 from aleator.errors import AleatorError
 from aleator.kernels.ragged import history_sum, pair_products
 
+_TRUSTED = 1e-6  # of the trace of a Gram matrix: eigenvalues below it may be rounding errors
+_EQUAL = 32  # units in the last place of 1: scores that differ by no more are the same
+_MOST_STEPS = 32  # of conjugate gradients, before rows are solved in another way
+
 
 def weighted_gram(factors: Tensor, mu: float) -> Tensor:
     """mu Y'Y of `factors` [n_items, dim], [dim, dim]: what all unobserved pairs add to the normal equations."""
-    return mu * factors.T @ factors
+    return mu * (factors.T @ factors)
 
 
 @in_smaller_blocks
@@ -28,7 +32,7 @@ def least_squares(factors: Tensor, rows: Histories, mu: float, l2: Tensor, gram:
     """
     solved = factors.new_zeros((rows.n_users, factors.shape[1]))
     gram = weighted_gram(factors, mu) if gram is None else gram
-    for index, users in _alike(rows, factors):
+    for index, users in _problems(rows, factors):
         problem = _Problem(factors, gram, users, mu, l2[index])
         solved[index] = problem.solve(problem.target[..., None]).squeeze(-1)
     return solved
@@ -43,7 +47,7 @@ def leave_one_out(factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Te
     """
     found = factors.new_zeros(len(rows.item))
     gram = weighted_gram(factors, mu)
-    for index, users in _alike(rows, factors):
+    for index, users in _problems(rows, factors):
         problem = _Problem(factors, gram, users, mu, l2[index])
         x = problem.solve(problem.target[..., None])
         h = (problem.padded * problem.solve(problem.padded.mT).mT).sum(-1)
@@ -61,7 +65,7 @@ def history_terms(factors: Tensor, rows: Histories, mu: float, l2: Tensor, items
     """
     found = factors.new_zeros((len(rows.item), items.shape[1]))
     gram = mu * factors.T @ factors
-    for index, users in _alike(rows, factors):
+    for index, users in _problems(rows, factors):
         problem = _Problem(factors, gram, users, mu, l2[index])
         terms = problem.weight[..., None] * (problem.padded @ problem.solve(factors[items[index]].mT))
         found[rows.indptr[index][users.row] + problem.place] = terms[users.row, problem.place]
@@ -77,27 +81,103 @@ def approach(
     is `weighted_gram`, if the caller has it.
     """
     gram = weighted_gram(factors, mu) if gram is None else gram
-    extra = _extra(rows.weight.to(factors.dtype), mu)
-
-    def normal(v: Tensor) -> Tensor:
-        """The normal matrix of each row, times its v."""
-        return (v @ gram).addcmul_(v, l2[:, None]) + history_sum(factors, rows, extra * pair_products(v, factors, rows))
-
-    return conjugate_gradients(normal, history_sum(factors, rows, rows.weight), x, steps)
+    normal = _normal(factors, rows, mu, l2[:, None], gram)
+    return conjugate_gradients(normal, history_sum(factors, rows, rows.weight) - normal(x), x, steps)[0]
 
 
-def conjugate_gradients(normal: Callable[[Tensor], Tensor], target: Tensor, x: Tensor, steps: int) -> Tensor:
-    """Take `steps` steps from each row of `x` [B, dim] towards the solution of `normal`(x) = `target`."""
-    residual = target - normal(x)
-    direction, size = residual, residual.square().sum(1, keepdim=True)
-    tiny = torch.finfo(x.dtype).tiny  # no division by 0 once a row is solved
-    for _ in range(steps):
+@in_smaller_blocks
+def refine(x: Tensor, factors: Tensor, rows: Histories, mu: float, l2: Tensor) -> Tensor:
+    """What `least_squares` finds, by conjugate gradients from a near `x` [n_rows, dim].
+
+    Scores are the same to `_EQUAL` units in the last place. A step reduces the error of all rows to about a third, so
+    this is quicker than a matrix for each row. Rows that do not get there in a few steps are solved by `least_squares`.
+    """
+    found, near, at_once = torch.zeros_like(x), _Near(factors, mu, l2), budget(x.device)
+    if len(l2) and bool(l2.min() < near.least):
+        return least_squares(factors, rows, mu, l2, near.gram)
+    enough, left = near.small(_EQUAL * torch.finfo(x.dtype).eps), []
+    rows_at_once = at_once.product_numbers // x.shape[1]
+    for index, users in _alike(rows, lambda longest: min(rows_at_once, at_once.listed_pairs // longest)):
+        found[index], error = near.approach(x[index], users, l2[index], enough)
+        left.append(index[~(error <= enough)])
+    rest = torch.cat([rows.size.new_zeros(0), *left])
+    if len(rest):
+        again = Histories.of_users(rows.batch(rest), rows.n_items)
+        found[rest] = least_squares(factors, again, mu, l2[rest], near.gram)
+    return found
+
+
+class _Near:
+    """Steps of conjugate gradients for rows that share `factors`, with a preconditioner that they share too.
+
+    It is the inverse of M = mu Y'Y + the smallest l2: the normal matrix of a row without pairs. The pairs of a row change
+    few directions of it. So a few steps get far, whatever the lengths of the factors. An l2 below `least` counts as that.
+    """
+
+    def __init__(self, factors: Tensor, mu: float, l2: Tensor) -> None:
+        self.factors, self.mu, self.gram = factors, mu, weighted_gram(factors, mu)
+        wide = self.gram.double()
+        self.least = (_TRUSTED * wide.trace()).clamp_min(torch.finfo(self.gram.dtype).tiny).to(self.gram.dtype)
+        shift = torch.maximum(l2.min(), self.least).double()
+        root, _ = torch.linalg.cholesky_ex(wide + torch.diag(shift.expand(len(wide))))
+        self.inverse = torch.cholesky_inverse(root).to(self.gram.dtype)
+
+    def small(self, error: float) -> float:
+        """r' M^-1 r of a row's residual r up to which none of its scores is off by more than `error`.
+
+        Let A be its normal matrix. The scores of its factors are off by <y_i, A^-1 r> at most. Its square is at most
+        y_i' A^-1 y_i times r' A^-1 r, and A is at least M and at least mu y_i y_i'.
+        """
+        return self.mu * error**2
+
+    def approach(self, x: Tensor, rows: Users, l2: Tensor, enough: float) -> tuple[Tensor, Tensor]:
+        """Rows nearer to their solutions, and r' M^-1 r before the last step, [n_rows]. The steps end at `enough`."""
+        l2 = torch.maximum(l2, self.least)[:, None]  # with less, rounding errors could run away
+        normal = _normal(self.factors, rows, self.mu, l2, self.gram)
+        residual = history_sum(self.factors, rows, rows.weight.to(x.dtype)) - normal(x)
+        return conjugate_gradients(normal, residual, x, _MOST_STEPS, self.inverse, enough)
+
+
+def conjugate_gradients(
+    normal: Callable[[Tensor], Tensor],
+    residual: Tensor,
+    x: Tensor,
+    steps: int,
+    inverse: Tensor | None = None,
+    enough: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Take `steps` steps from each row of `x` [B, dim] towards the solution of `normal`(x) = a target.
+
+    `residual` is the target - `normal`(x), and is overwritten. `inverse` [dim, dim] preconditions: it is near the inverse
+    of `normal`. With `enough`, the steps end once r' `inverse` r of the residual r of every row is at most that. Returns
+    the rows, and r' `inverse` r of each before the last step.
+    """
+    x, tiny = x.clone(), torch.finfo(x.dtype).tiny  # no division by 0 once a row is solved
+    direction = residual.clone() if inverse is None else residual @ inverse
+    size = (residual * direction).sum(1, keepdim=True)
+    for left in range(steps - 1, -1, -1):
+        if enough is not None and bool((size <= enough).all()):
+            break
         ahead = normal(direction)
         step = size / (direction * ahead).sum(1, keepdim=True).clamp_min(tiny)
-        x, residual = x + step * direction, residual - step * ahead
-        before, size = size, residual.square().sum(1, keepdim=True)
-        direction = residual + size / before.clamp_min(tiny) * direction
-    return x
+        x.addcmul_(direction, step)
+        if left:
+            residual.addcmul_(ahead, step, value=-1)
+            turned = residual if inverse is None else residual @ inverse
+            before, size = size, (residual * turned).sum(1, keepdim=True)
+            direction.mul_(size / before.clamp_min(tiny)).add_(turned)
+    return x, size[:, 0]
+
+
+def _normal(factors: Tensor, rows: Users, mu: float, l2: Tensor, gram: Tensor) -> Callable[[Tensor], Tensor]:
+    """The normal matrix of each row, times its v [n_rows, dim]."""
+    extra = _extra(rows.weight.to(factors.dtype), mu)
+
+    def times(v: Tensor) -> Tensor:
+        products = pair_products(v, factors, rows).mul_(extra)
+        return (v @ gram).addcmul_(v, l2).add_(history_sum(factors, rows, products))
+
+    return times
 
 
 def _extra(weight: Tensor, mu: float) -> Tensor:
@@ -105,18 +185,26 @@ def _extra(weight: Tensor, mu: float) -> Tensor:
     return torch.where(weight > 0, weight - mu, weight)
 
 
-def _alike(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
-    """Batches of nonempty rows of similar length: their indices, and their histories."""
-    dim = factors.shape[1]
+def _alike(rows: Histories, most: Callable[[int], int]) -> Iterator[tuple[Tensor, Users]]:
+    """Batches of nonempty rows of similar length: their indices, and their histories.
+
+    `most` tells how many rows a batch has at most, from the length of its longest one.
+    """
     size, order = rows.size.sort(descending=True)
     lengths = size.tolist()
     first = 0
     while first < len(lengths) and lengths[first] > 0:
-        count = max(budget(factors.device).least_squares_numbers // (dim * (lengths[first] + dim)), 1)
+        count = max(most(lengths[first]), 1)
         index = order[first : first + count]
         index = index[rows.size[index] > 0]
         yield index, rows.batch(index)
         first += count
+
+
+def _problems(rows: Histories, factors: Tensor) -> Iterator[tuple[Tensor, Users]]:
+    """`_alike`, in batches whose normal equations fit into the memory that they are given."""
+    dim, numbers = factors.shape[1], budget(factors.device).least_squares_numbers
+    return _alike(rows, lambda longest: numbers // (dim * (longest + dim)))
 
 
 class _Problem:

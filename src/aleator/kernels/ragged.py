@@ -117,7 +117,7 @@ class _PairProducts(torch.autograd.Function):
     def forward(ctx: Any, p: Tensor, q: Tensor, users: Users) -> Tensor:
         ctx.save_for_backward(p, q)
         ctx.users = users
-        return row_products(p, users.row, q, users.item)
+        return row_products(p, users.row, q, users.item, users.size)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -137,10 +137,11 @@ def history_products(z: Tensor, q: Tensor, users: Users, items: Tensor) -> Tenso
     return torch.cat([z.new_empty((0, items.shape[1])), *found])
 
 
-def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
-    """<p_row, q_item> of each pair, [n]. `row` must ascend."""
+def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor, count: Tensor | None = None) -> Tensor:
+    """<p_row, q_item> of each pair, [n]. `row` must ascend. `count` is how often each row occurs, if it is known."""
     if not p.is_cuda and len(item) <= len(p) * len(q):  # a sparse matrix cannot have more entries than cells
-        return _sampled_product(p, torch.bincount(row, minlength=len(p)), q, item)
+        count = torch.bincount(row, minlength=len(p)) if count is None else count
+        return _sampled_product(p, count, q, item)
     size = max(BUDGETS["cuda"].product_numbers // p.shape[1], 1)
     parts = zip(pieces(row, size), pieces(item, size), strict=True)
     return torch.cat([torch.einsum("nd,nd->n", p[rows], q[items]) for rows, items in parts])

@@ -201,4 +201,4 @@ def descend(x: Tensor, y: Tensor, weight: Tensor, target: Tensor, l2: float, ste
         """(Y' W Y + l2) v."""
         return (v @ y.T).mul_(weight) @ y + l2 * v
 
-    return conjugate_gradients(normal, target, x, steps)
+    return conjugate_gradients(normal, target - normal(x), x, steps)[0]

@@ -15,7 +15,14 @@ from aleator.batches import Histories, Users
 from aleator.device import require_tables
 from aleator.errors import require
 from aleator.evaluation.held_out import HeldOut
-from aleator.kernels.least_squares import approach, history_terms, least_squares, leave_one_out, weighted_gram
+from aleator.kernels.least_squares import (
+    approach,
+    history_terms,
+    least_squares,
+    leave_one_out,
+    refine,
+    weighted_gram,
+)
 from aleator.models.base import Model
 from aleator.models.epochs import Epochs, normal
 from aleator.models.factors import FactorTable
@@ -118,8 +125,9 @@ class MF(Epochs, Model):
 
     def _by_als(self, als: ALS, iterations: int) -> None:
         als.iterate(iterations)
-        # Users are solved exactly at the end. A user and a newcomer with the same history then get the same scores.
-        self.table = FactorTable(least_squares(als.items, als.by_user, self.mu, self.penalty(als.by_user)), als.items)
+        # Users are solved at the end. A user and a newcomer with the same history then get the same scores.
+        users = refine(als.users, als.items, als.by_user, self.mu, self.penalty(als.by_user))
+        self.table = FactorTable(users, als.items)
         self.solved_by, self.log = "conjugate gradients", Log(iterations)
 
     def choose(self, held_out: HeldOut) -> None:
