@@ -36,7 +36,7 @@ from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.explained import explained
 from aleator.ranking.listed import listed
-from aleator.ranking.lists import Items, dense_items, lists
+from aleator.ranking.lists import FEW, Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.scan import Scan, available
 from aleator.ranking.similar import similar
@@ -55,7 +55,7 @@ from aleator.version import __version__
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
-_SCANNED = 4096  # a catalogue of at least so many items is scanned
+_SCANNED, _SCANNED_FOR_FEW = 4096, 1024  # a catalogue of at least so many items is scanned, and for few users
 _UPDATED = "updated since the fit"  # begins a note
 Place = str | os.PathLike[str]  # a folder
 Who = Sequence[Any] | Mapping[Any, Iterable[Any]] | Users  # ids, histories of new users by name, or a batch
@@ -78,6 +78,7 @@ class Recommender(Configurable, ABC):
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
     updated: dict[str, int] = field(default_factory=dict, init=False)  # pairs, users and items taken in since the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
+    _trained: tuple[Interactions, Tensor | None] | None = field(default=None, init=False)  # the cache of `trained`
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
     personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
@@ -295,6 +296,14 @@ class Recommender(Configurable, ABC):
             self._uploaded = self.fitted, Histories.of(self.fitted, self.torch_device)
         return self._uploaded[1]
 
+    @property
+    def trained(self) -> Tensor | None:
+        """[n_items] which items have a training interaction, the same tensor in every call. None if all have one."""
+        if self._trained is None or self._trained[0] is not self.fitted:
+            mask = torch.from_numpy(self.fitted.popularity > 0).to(self.torch_device)
+            self._trained = self.fitted, None if bool(mask.all()) else mask
+        return self._trained[1]
+
     def users(self, who: Who) -> Users:
         """A batch of users.
 
@@ -338,7 +347,7 @@ class Recommender(Configurable, ABC):
 
     def score_listed(self, users: Users, items: Tensor) -> Tensor:
         """Scores of each user's own items, [B, k]. `items` are dense ids [B, k]; -1 stands for none."""
-        factors = None if bool((users.size == 0).any()) else self.factors(users)
+        factors = None if users.some_empty else self.factors(users)
         return listed(self.score_block, factors, users, items)
 
     def at(self, lam: float) -> Self:
@@ -521,11 +530,12 @@ class Recommender(Configurable, ABC):
 
         On a CPU, bounds skip most items of a large catalogue, if scores are inner products.
         """
-        scans = self.torch_device.type == "cpu" and self.fitted.n_items >= _SCANNED and available()
-        factors = self.factors(users) if scans and not bool((users.size == 0).any()) else None
-        if factors is not None:
-            x, y = factors
-            return self._scan(y).top(x, k, seen, candidates)
+        n_items, scans = self.fitted.n_items, self.torch_device.type == "cpu" and available()
+        if scans and (n_items >= _SCANNED or n_items >= _SCANNED_FOR_FEW and len(users) <= FEW) and not users.some_empty:
+            factors = self.factors(users)
+            if factors is not None:
+                x, y = factors
+                return self._scan(y).top(x, k, seen, candidates)
         return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
 
     def without_prior(self) -> Self:
@@ -548,9 +558,9 @@ class Recommender(Configurable, ABC):
 
     def without_history(self, scores: Tensor, users: Users, items: Tensor | None) -> Tensor:
         """`scores` [B, n], where users without a history get the share of all users who took each item."""
-        empty = users.size == 0
-        if users.trained or not bool(empty.any()):
+        if not users.some_empty:
             return scores
+        empty = users.size == 0
         share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).to(scores)
         return torch.where(empty[:, None], share if items is None else share[items], scores)
 
