@@ -78,7 +78,9 @@ class Recommender(Configurable, ABC):
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
     updated: dict[str, int] = field(default_factory=dict, init=False)  # pairs, users and items taken in since the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
-    _trained: tuple[Interactions, Tensor | None] | None = field(default=None, init=False)  # the cache of `trained`
+    _of_data: Derived[tuple[Tensor | None, Tensor]] = field(
+        default_factory=lambda: Derived(_masks), init=False
+    )  # `trained` and the tail, by default
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
     personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
@@ -299,10 +301,7 @@ class Recommender(Configurable, ABC):
     @property
     def trained(self) -> Tensor | None:
         """[n_items] which items have a training interaction, the same tensor in every call. None if all have one."""
-        if self._trained is None or self._trained[0] is not self.fitted:
-            mask = torch.from_numpy(self.fitted.popularity > 0).to(self.torch_device)
-            self._trained = self.fitted, None if bool(mask.all()) else mask
-        return self._trained[1]
+        return self._of_data(self.fitted, self.torch_device)[0]
 
     def users(self, who: Who) -> Users:
         """A batch of users.
@@ -531,7 +530,11 @@ class Recommender(Configurable, ABC):
         On a CPU, bounds skip most items of a large catalogue, if scores are inner products.
         """
         n_items, scans = self.fitted.n_items, self.torch_device.type == "cpu" and available()
-        if scans and (n_items >= _SCANNED or n_items >= _SCANNED_FOR_FEW and len(users) <= FEW) and not users.some_empty:
+        if (
+            scans
+            and (n_items >= _SCANNED or n_items >= _SCANNED_FOR_FEW and len(users) <= FEW)
+            and not users.some_empty
+        ):
             factors = self.factors(users)
             if factors is not None:
                 x, y = factors
@@ -545,7 +548,7 @@ class Recommender(Configurable, ABC):
     @property
     def tail_mask(self) -> Tensor:
         """[n_items] which items are tail."""
-        return torch.from_numpy(DEFAULT_TAIL.mask(self.fitted.popularity)).to(self.torch_device)
+        return self._of_data(self.fitted, self.torch_device)[1]
 
     def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
         """Columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
@@ -669,6 +672,13 @@ class Recommender(Configurable, ABC):
     def restore(cls, options: dict[str, Any]) -> Self:
         """A recommender with the options of a manifest."""
         return cls.restored(**options)
+
+
+def _masks(data: Interactions, device: torch.device) -> tuple[Tensor | None, Tensor]:
+    """[n_items] which items have a training interaction, None if all have one, and which are tail items."""
+    trained = torch.from_numpy(data.popularity > 0).to(device)
+    tail = torch.from_numpy(DEFAULT_TAIL.mask(data.popularity)).to(device)
+    return None if bool(trained.all()) else trained, tail
 
 
 def _is_list(values: Any) -> bool:

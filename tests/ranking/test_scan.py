@@ -34,7 +34,9 @@ def check(x: Tensor, y: Tensor, k: int, users: Users | None, candidates: list[Te
     """Compare values and items with all products, to the last bit. They must not depend on who else is asked for."""
     row = torch.arange(len(x)).repeat_interleave(len(y))
     products = row_products(x, row, y, torch.arange(len(y)).repeat(len(x))).view(len(x), len(y))
-    torch.testing.assert_close(products, x @ y.T, rtol=1e-4, atol=1e-4 * float(x.norm(dim=1).max() * y.norm(dim=1).max()))
+    torch.testing.assert_close(
+        products, x @ y.T, rtol=1e-4, atol=1e-4 * float(x.norm(dim=1).max() * y.norm(dim=1).max())
+    )
     everyone, made = histories(len(x), len(y)), Scan(y)
     wanted = best(lambda u, items: products.clone(), everyone, k, len(y), seen=users, candidates=candidates)
     alone = None if users is None else users.part(0, 1)
@@ -91,7 +93,16 @@ def adversary(kind: str, n_users: int, n_items: int, dim: int, seed: int) -> tup
     return x, y
 
 
-KINDS = ("random", "equal", "huge dimension", "duplicates", "zeros of both signs", "last bit", "many sizes", "few values")
+KINDS = (
+    "random",
+    "equal",
+    "huge dimension",
+    "duplicates",
+    "zeros of both signs",
+    "last bit",
+    "many sizes",
+    "few values",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -165,4 +165,6 @@ def _hush() -> None:
     """Let PyTorch warn, unheard, that sparse CSR tensors are in beta. It warns once."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), size=(1, 1))
+        torch.sparse_csr_tensor(
+            torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), size=(1, 1)
+        )

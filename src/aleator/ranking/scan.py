@@ -20,7 +20,10 @@ from aleator.kernels.ragged import row_products
 from aleator.ranking.derived import Derived
 from aleator.ranking.top import top_k
 
-_BLOCK, _SMALL = 32, 8  # items of a block, which is skipped or kept by its highest product: of a large and a small catalogue
+_BLOCK, _SMALL = (
+    32,
+    8,
+)  # items of a block, which is skipped or kept by its highest product: of a large and a small catalogue
 _LARGE = 16384  # items of a large catalogue
 _TURNED = range(48, 129, 16)  # dimensions that are turned together: one of these numbers, the one with the fewest zeros
 _LOW = torch.iinfo(torch.int32).min  # the product of an item that is not a candidate
