@@ -3,17 +3,17 @@
     python benchmarks/recommend.py [--dataset yelp2018 | --users 6000 --items 3500] [--models MF MF-AUR FISM-AUR]
         [--jobs all one] [--k 50] [--folder FOLDER] [--json FILE]
 
-Models are fitted once: MF by ALS, and AUR on MF and on FISM (the default's usual winner) with an estimator that is trained
-for one epoch and nothing that races. `--folder` keeps them for other runs. How long they are trained hardly matters for
-speed. What the vectors look like does, because bounds skip most items.
+Models are fitted once: MF by ALS, and AUR on MF and on FISM (the default's usual winner). The estimator is trained for
+one epoch, and nothing races. `--folder` keeps them for other runs. What the vectors look like matters for speed, because
+bounds skip most items.
 
-all   `model.recommend(users, k)` for all users: the whole call, with ids in and a frame out. implicit's recommend gets the
-      factors of an MF, leaves out what was seen too, and returns arrays. faiss and usearch search the same vectors as
+all   `model.recommend(users, k)` for all users: the whole call, with ids in and a frame out. implicit's recommend gets
+      the factors of an MF, leaves out what was seen too, and returns arrays. faiss and usearch search the same vectors as
       ours exactly, for the k best of `--sample` users, without leaving anything out. Our lists are compared with all
-      products, computed for a sample of users.
-one   `model.recommend([user], 20)`, in milliseconds: the median, and the 99th percentile as p99. cold is the first call after
-      `load_model`. A newcomer has a history of a known user. busy is beside a process that keeps a core busy, against
-      no such process.
+      scores, for a sample of users.
+one   `model.recommend([user], 20)`, in milliseconds: the median, and the 99th percentile as p99. cold is the first call
+      after `load_model`. A newcomer has the history of a known user. busy is beside a process that keeps a core busy,
+      against no such process.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def kept(name: str, args: Any, folder: Path) -> Path:
 
 
 def check(model: Recommender, frame: Any, k: int, n: int = 200) -> None:
-    """Stop the benchmark if the lists of some users are not those of all scores. Items may differ if their scores agree."""
+    """Stop the benchmark if the lists of some users are not those of all scores. Items whose scores agree may differ."""
     data = model.fitted
     index = torch.randperm(data.n_users, generator=torch.Generator().manual_seed(0))[:n]
     users = model.histories.batch(index)
@@ -137,8 +137,8 @@ def of_all(name: str, model: Recommender, implicit: float | None, args: Any) -> 
 
     if implicit is not None:
         rows.append(row("implicit, MF", implicit))
-    sample = np.random.default_rng(0).permutation(n_users)[: args.sample] if args.sample else ()
-    for against, search in exact_indexes(model, sample, args.k) if args.sample else ():
+    sample = np.random.default_rng(0).permutation(n_users)[: args.sample]
+    for against, search in exact_indexes(model, sample, args.k) if len(sample) else ():
         rows.append(row(against, seconds(search, args.repeats) * n_users / len(sample)))
     return rows or [Row(f"all users, {name}", ours, more={"users/s": n_users / ours})]
 

@@ -529,16 +529,12 @@ class Recommender(Configurable, ABC):
 
         On a CPU, bounds skip most items of a large catalogue, if scores are inner products.
         """
-        n_items, scans = self.fitted.n_items, self.torch_device.type == "cpu" and available()
-        if (
-            scans
-            and (n_items >= _SCANNED or n_items >= _SCANNED_FOR_FEW and len(users) <= FEW)
-            and not users.some_empty
-        ):
-            factors = self.factors(users)
-            if factors is not None:
-                x, y = factors
-                return self._scan(y).top(x, k, seen, candidates)
+        least = _SCANNED_FOR_FEW if len(users) <= FEW else _SCANNED
+        scans = self.torch_device.type == "cpu" and self.fitted.n_items >= least and available()
+        factors = self.factors(users) if scans and not users.some_empty else None
+        if factors is not None:
+            x, y = factors
+            return self._scan(y).top(x, k, seen, candidates)
         return best(self.score_block, users, k, self.fitted.n_items, seen=seen, candidates=candidates, chunk=chunk)
 
     def without_prior(self) -> Self:

@@ -29,6 +29,7 @@ _TURNED = range(48, 129, 16)  # dimensions that are turned together: one of thes
 _LOW = torch.iinfo(torch.int32).min  # the product of an item that is not a candidate
 _MANY = 0.02  # if a larger share of the items remains, a plain product with all of them is as quick
 _ALONE = 0.3  # added to that share for one user, whose product is no quicker for each item
+_AT_ONCE = 1024  # items that are rounded at a time
 _ROWS = 64  # users at a time, whose products are all computed
 _SLACK = 1e-4  # of |x| |y|: more than the rounding error of a float32 sum
 
@@ -73,13 +74,19 @@ class Scan:
         self.shuffled = torch.randperm(dim, generator=draw)
         self.short = -dim % group  # zeros that fill up the last group
         self.rotation: Tensor = torch.linalg.qr(torch.randn(group, group, generator=draw)).Q
-        turned = F.pad(self._turned(table[self.order]), (0, 0, 0, -n_items % self.block))
-        turned = turned.view(-1, self.block, turned.shape[1])
-        self.unit = turned.abs().amax((1, 2)).clamp_min_(1e-30) / 127
-        low = (turned / self.unit[:, None, None]).round_()
-        self.norm = torch.linalg.vector_norm(turned, dim=2).amax(1)
-        self.lost = torch.linalg.vector_norm(turned.sub_(low * self.unit[:, None, None]), dim=2).amax(1)
-        self.low = low.to(torch.int8).flatten(0, 1).T
+        n_blocks = -(-n_items // self.block)
+        self.unit, self.norm, self.lost = (table.new_empty(n_blocks) for _ in range(3))
+        low = torch.zeros((n_blocks * self.block, dim + self.short), dtype=torch.int8)
+        for blocks in pieces(torch.arange(n_blocks), _AT_ONCE // self.block):  # they stay in the cache
+            rows = slice(int(blocks[0]) * self.block, (int(blocks[-1]) + 1) * self.block)
+            turned = self._turned(table[self.order[rows]])
+            turned = F.pad(turned, (0, 0, 0, -len(turned) % self.block)).view(len(blocks), self.block, -1)
+            unit = turned.abs().amax((1, 2)).clamp_min_(1e-30) / 127
+            rounded = (turned / unit[:, None, None]).round_()
+            low[rows] = rounded.flatten(0, 1).to(torch.int8)
+            self.unit[blocks], self.norm[blocks] = unit, torch.linalg.vector_norm(turned, dim=2).amax(1)
+            self.lost[blocks] = torch.linalg.vector_norm(turned.sub_(rounded.mul_(unit[:, None, None])), dim=2).amax(1)
+        self.low = low.T
         self.by_norm = _SLACK * self.norm + self.lost
         self.buffer = torch.empty((0, self.low.shape[1]), dtype=torch.int32)
         self.barred: Derived[Tensor] = Derived(self._barred)

@@ -19,9 +19,9 @@ _COPIES = 6  # blocks of the same shape in memory at once: two scores, the blend
 def top_k(scores: Tensor, k: int, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The k highest scores of each row of `scores` [B, n]: values and items, [B, k] each.
 
-    `items` [B, n] are those that the scores belong to. By default, they are the columns. Equal scores are ordered by item,
-    whatever the device or the size of the batch. Minus infinity marks an item that is not a candidate. The item is -1
-    where a row has fewer than k candidates.
+    `items` [B, n] are those that the scores belong to. By default, they are the columns. Equal scores are ordered by
+    item, whatever the device or the size of the batch. Minus infinity marks an item that is not a candidate. The item is
+    -1 where a row has fewer than k candidates.
 
     >>> top_k(torch.tensor([[1.0, 3.0, 3.0, float("-inf")]]), 4)[1].tolist()
     [[1, 2, 0, -1]]
@@ -34,14 +34,10 @@ def top_k(scores: Tensor, k: int, items: Tensor | None = None) -> tuple[Tensor, 
         values, found = values[:, :k], found[:, :k]
         rows = tied.nonzero().squeeze(1)
         if len(rows):  # among equal scores at rank k, topk picks any: sort these rows to pick the lowest items
-            some, order = scores[rows], None if items is None else items[rows].argsort(1)
-            sorted_values, place = (some if order is None else some.gather(1, order)).sort(
-                dim=1, descending=True, stable=True
-            )
-            values[rows], found[rows] = (
-                sorted_values[:, :k],
-                (place if order is None else order.gather(1, place))[:, :k],
-            )
+            some = scores[rows]
+            order = torch.arange(n, device=some.device).expand_as(some) if items is None else items[rows].argsort(1)
+            some, place = some.gather(1, order).sort(dim=1, descending=True, stable=True)
+            values[rows], found[rows] = some[:, :k], order.gather(1, place[:, :k])
     listed, order = (found if items is None else items.gather(1, found)).sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     listed = listed.gather(1, order)
