@@ -152,6 +152,8 @@ def one_thread() -> Iterator[None]:
 
 def resolve_device(name: str) -> torch.device:
     """The device of that name. "auto" is the GPU if there is one, and the CPU otherwise."""
+    if name == "cpu":  # asked for in every call
+        return torch.device(name)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

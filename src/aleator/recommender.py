@@ -311,7 +311,7 @@ class Recommender(Configurable, ABC):
         """
         if isinstance(who, Users):
             return who
-        require(isinstance(who, Mapping) or _is_list(who), f"users is {reprlib.repr(who)}", "give a list of ids")
+        _require_list(who if not isinstance(who, Mapping) else (), "users is")
         if not isinstance(who, Mapping):
             return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
         texts = {isinstance(name, str) for name in who if name is not None}
@@ -319,7 +319,7 @@ class Recommender(Configurable, ABC):
         as_texts(np.array([name for name in who if isinstance(name, str)], object), "the names of the histories")
         histories = []
         for name, items in who.items():
-            require(_is_list(items), f"the history of {name!r} is {reprlib.repr(items)}", "give a list of item ids")
+            _require_list(items, f"the history of {name!r} is", "give a list of item ids")
             dense = self.fitted.items.encode(list(items))
             require(
                 bool((dense >= 0).any()),
@@ -677,10 +677,13 @@ def _masks(data: Interactions, device: torch.device) -> tuple[Tensor | None, Ten
     return None if bool(trained.all()) else trained, tail
 
 
-def _is_list(values: Any) -> bool:
-    """Whether that is a list of ids, or an array or another sequence of them."""
+def _require_list(values: Any, told: str, remedy: str = "give a list of ids") -> None:
+    """Refuse what is no list of ids, nor an array or another sequence of them. `told` says what it is instead."""
+    if isinstance(values, (list, tuple)):
+        return
     dimensions = getattr(values, "ndim", 1)
-    return isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping)) and dimensions == 1
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)) or dimensions != 1:
+        raise AleatorError(f"{told} {reprlib.repr(values)}", remedy)
 
 
 def as_split(data: Split | Interactions) -> Split:

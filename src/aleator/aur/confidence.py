@@ -48,10 +48,12 @@ class Confidence:
             scores: [B, k], the scores of each list from its first rank on; -inf where there is no item.
             n_next: How many items a user takes next: one number, or one for each user [B, 1].
         """
-        ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64)
         found = self._map(scores.device)(among_next(self.rate(scores))).clamp(0, 1)
-        found = -torch.expm1(n_next / NEXT * torch.log1p(-found))
-        return found.masked_fill((ranks > LISTED) | scores.isinf(), torch.nan).to(scores.dtype)
+        if isinstance(n_next, Tensor) or n_next != NEXT:
+            found = -torch.expm1(n_next / NEXT * torch.log1p(-found))
+        found = found.masked_fill(scores.isinf(), torch.nan)
+        found[:, LISTED:] = torch.nan
+        return found.to(scores.dtype)
 
     def rate(self, scores: Tensor) -> Tensor:
         """[B, k] the rate by the formula, of the first items of lists."""
