@@ -42,7 +42,7 @@ fuzz: $(VENV)/fuzz  ## attack every reader with 200,000 damaged and odd files, h
 bench: $(VENV)/ready  ## the benchmarks of this machine's size, in a few minutes; `aleator bench` lists all
 	$(BIN)/aleator bench fit --users 5000 --items 3000
 	$(BIN)/aleator bench evaluation --users 5000 --items 3000
-	$(BIN)/aleator bench top_k --users 5000 --items 3000 --estimator-dim 256
+	$(BIN)/aleator bench recommend --users 5000 --items 3000 --estimator-dim 256 --models MF MF-AUR
 	$(BIN)/aleator bench memory --users 5000 --items 3000 --estimator-dim 256
 	$(BIN)/aleator bench growth --users 1024 --items 2048 --pairs 16384 --doublings 1 --dim 64 --sampled-items 512
 

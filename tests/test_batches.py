@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -66,3 +68,39 @@ def test_pieces_are_a_partition(n: int, size: int) -> None:
 def test_a_batch_is_sized_for_the_steps_of_an_epoch() -> None:
     sizes = {n: Histories.of_lists([[0]] * n + [[]] * 7, 2, CPU).batch_size(16) for n in (5, 320, 200_000)}
     assert sizes == {5: 16, 320: 20, 200_000: 8192}
+
+
+def test_what_follows_from_a_batch_is_computed_once_and_again_when_its_tensors_change() -> None:
+    users = Histories.of_lists([[0, 2], [1]], 3, torch.device("cpu")).batch(torch.arange(2))
+    table, made = torch.ones(3), []
+
+    def total() -> torch.Tensor:
+        made.append(1)
+        return torch.zeros(2).index_add_(0, users.row, table[users.item])
+
+    with torch.no_grad():
+        assert users.once("total", total, table) is users.once("total", total, table)
+        assert len(made) == 1
+        table += 1
+        assert users.once("total", total, table).tolist() == [4, 2]
+        assert users.once("total", total, table.clone()).tolist() == [4, 2]  # of another tensor, it is made anew
+        assert len(made) == 3
+        again = replace(users, item=users.item.flip(0))
+        again.once("total", total, table)
+        assert len(made) == 4  # another batch
+    users.once("total", total, table)
+    assert len(made) == 5  # gradients may be asked for
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=5), st.booleans())
+def test_a_batch_of_one_user_is_a_part_of_a_larger_one(lists: list[set[int]], known: bool) -> None:
+    histories = Histories.of_lists([sorted(items) for items in lists], 10, torch.device("cpu"))
+    everyone = histories.batch(torch.arange(len(lists)), known=known)
+    for user in range(len(lists)):
+        alone, part = histories.batch(torch.tensor([user]), known=known), everyone.part(user, user + 1)
+        for name in ("index", "row", "item", "weight", "size"):
+            one, other = getattr(alone, name), getattr(part, name)
+            assert torch.equal(one, other)
+            assert one.dtype == other.dtype
+        assert alone.some_empty == (not lists[user])
+        assert alone.some_new == (not known)

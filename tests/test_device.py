@@ -32,6 +32,17 @@ def test_a_device_that_is_not_there_or_computes_nothing_is_refused(name: str) ->
         resolve_device(name)
 
 
+def test_inside_one_thread_there_is_one_and_the_others_come_back() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with devices.one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_auto_is_the_gpu_where_there_is_one() -> None:
     device = resolve_device("auto")
     assert device.type == ("cuda" if torch.cuda.is_available() else "cpu")

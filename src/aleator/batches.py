@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +31,14 @@ class Within:
     n_pairs: int
 
 
+class _Made(NamedTuple):
+    """A result that is kept with a batch, and what it follows from."""
+
+    of: tuple[Tensor, ...]
+    versions: list[int]
+    result: Tensor
+
+
 @dataclass(frozen=True)
 class Users:
     """A batch of B users and their histories, ragged: n history items in all, those of a user side by side."""
@@ -42,9 +50,32 @@ class Users:
     size: Tensor  # [B] items in each history
     trained: bool = False  # True promises that all of them were trained on and have a history
     within: Within | None = None  # the batch that they are a part of, for what is drawn at random for all of it
+    _made: dict[str, _Made] = field(default_factory=dict, init=False, repr=False, compare=False)  # by `once`
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @cached_property
+    def some_empty(self) -> bool:
+        """Whether any of them has no history."""
+        return not self.trained and bool((self.size == 0).any())
+
+    @cached_property
+    def some_new(self) -> bool:
+        """Whether any of them is a newcomer."""
+        return not self.trained and bool((self.index < 0).any())
+
+    def once(self, name: str, make: Callable[[], Tensor], *of: Tensor) -> Tensor:
+        """`make()`, computed once for this batch as long as the tensors `of` that it follows from stay as they are.
+
+        Nobody may write into the result. Nothing is kept where gradients may be asked for.
+        """
+        if torch.is_grad_enabled():
+            return make()
+        kept, versions = self._made.get(name), [tensor._version for tensor in of]
+        if kept is None or kept.versions != versions or any(a is not b for a, b in zip(kept.of, of, strict=True)):
+            self._made[name] = kept = _Made(of, versions, make())
+        return kept.result
 
     def among(self, items: Tensor) -> tuple[Tensor, Tensor]:
         """The history items that are among `items` (sorted ids): their rows in the batch, and their places in `items`."""
@@ -119,9 +150,13 @@ class Histories:
     @classmethod
     def of_lists(cls, items: Sequence[Any], n_items: int, device: torch.device) -> Histories:
         """One row for each list of dense item ids."""
-        indptr = np.r_[0, np.cumsum([len(i) for i in items])]
-        flat = np.concatenate([np.asarray(i, np.int64) for i in items]) if items else np.zeros(0, np.int64)
-        return cls(sp.csr_matrix((np.ones(len(flat)), flat, indptr), shape=(len(items), n_items)), device)
+        made = cls.__new__(cls)
+        made.n_users, made.n_items, made.device = len(items), n_items, device
+        made.indptr = torch.from_numpy(np.cumsum([0, *map(len, items)])).to(device)
+        flat = np.concatenate([np.zeros(0, np.int64), *(np.asarray(i, np.int64) for i in items)])
+        made.item = torch.from_numpy(flat).to(device)
+        made.weight = torch.ones_like(made.item, dtype=torch.float32)
+        return made
 
     @classmethod
     def of_users(cls, users: Users, n_items: int) -> Histories:
@@ -194,6 +229,11 @@ class Histories:
         device.
         """
         beat()  # all work on many users takes them in batches
+        if len(index) == 1 and self.device.type == "cpu":
+            first, last = self.indptr[int(index) : int(index) + 2].tolist()
+            item, size = self.item[first:last].long(), torch.tensor([last - first])
+            who = index if known else torch.full_like(index, -1)
+            return Users(who, torch.zeros_like(item), item, self.weight[first:last], size, trained)
         if total is None and not index.is_cuda:
             total = int(self.host_size[index].sum())
         index = index.to(self.device, non_blocking=True)

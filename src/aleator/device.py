@@ -133,8 +133,28 @@ def _halve() -> None:
     note(f"the memory of the GPU ran out; it goes on in blocks of 1/{2**_halved} of the size")
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, PyTorch computes in this thread alone.
+
+    A small computation that is shared out waits for the slowest core. If another process keeps that core busy, it waits
+    some 10 milliseconds, each time.
+    """
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def resolve_device(name: str) -> torch.device:
     """The device of that name. "auto" is the GPU if there is one, and the CPU otherwise."""
+    if name == "cpu":  # asked for in every call
+        return torch.device(name)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -36,7 +36,7 @@ from aleator.ranking.contributions import Contributions
 from aleator.ranking.derived import Derived
 from aleator.ranking.explained import explained
 from aleator.ranking.listed import listed
-from aleator.ranking.lists import Items, dense_items, lists
+from aleator.ranking.lists import FEW, Items, dense_items, lists
 from aleator.ranking.rerank import Missing, rerank
 from aleator.ranking.scan import Scan, available
 from aleator.ranking.similar import similar
@@ -56,7 +56,7 @@ from aleator.words import DEFAULT_RECIPE, Duplicates, RecipeName
 if TYPE_CHECKING:
     from aleator.models.cache import ModelCache
 
-_SCANNED = 4096  # a catalogue of at least so many items is scanned
+_SCANNED, _SCANNED_FOR_FEW = 4096, 1024  # a catalogue of at least so many items is scanned, and for few users
 _UPDATED = "updated since the fit"  # begins a note
 Place = str | os.PathLike[str]  # a folder
 Who = Sequence[Any] | Mapping[Any, Iterable[Any]] | Users  # ids, histories of new users by name, or a batch
@@ -79,6 +79,9 @@ class Recommender(Configurable, ABC):
     notes: list[str] = field(default_factory=list, init=False)  # what a person should know about the fit
     updated: dict[str, int] = field(default_factory=dict, init=False)  # pairs, users and items taken in since the fit
     _uploaded: tuple[Interactions, Histories] | None = field(default=None, init=False)  # the cache of `histories`
+    _of_data: Derived[tuple[Tensor | None, Tensor]] = field(
+        default_factory=lambda: Derived(_masks), init=False
+    )  # `trained` and the tail, by default
     _scan: Derived[Scan] = field(default_factory=lambda: Derived(Scan), init=False)  # item factors prepared for `top`
 
     personalises: ClassVar[bool] = True  # whether scores follow the history; the contracts ask for it
@@ -296,6 +299,11 @@ class Recommender(Configurable, ABC):
             self._uploaded = self.fitted, Histories.of(self.fitted, self.torch_device)
         return self._uploaded[1]
 
+    @property
+    def trained(self) -> Tensor | None:
+        """[n_items] which items have a training interaction, the same tensor in every call. None if all have one."""
+        return self._of_data(self.fitted, self.torch_device)[0]
+
     def users(self, who: Who) -> Users:
         """A batch of users.
 
@@ -304,7 +312,7 @@ class Recommender(Configurable, ABC):
         """
         if isinstance(who, Users):
             return who
-        require(isinstance(who, Mapping) or _is_list(who), f"users is {reprlib.repr(who)}", "give a list of ids")
+        _require_list(who if not isinstance(who, Mapping) else (), "users is")
         if not isinstance(who, Mapping):
             return self.histories.batch(torch.from_numpy(check_ids(self.fitted.users, list(who), "user")))
         texts = {isinstance(name, str) for name in who if name is not None}
@@ -312,7 +320,7 @@ class Recommender(Configurable, ABC):
         as_texts(np.array([name for name in who if isinstance(name, str)], object), "the names of the histories")
         histories = []
         for name, items in who.items():
-            require(_is_list(items), f"the history of {name!r} is {reprlib.repr(items)}", "give a list of item ids")
+            _require_list(items, f"the history of {name!r} is", "give a list of item ids")
             dense = self.fitted.items.encode(list(items))
             require(
                 bool((dense >= 0).any()),
@@ -339,7 +347,7 @@ class Recommender(Configurable, ABC):
 
     def score_listed(self, users: Users, items: Tensor) -> Tensor:
         """Scores of each user's own items, [B, k]. `items` are dense ids [B, k]; -1 stands for none."""
-        factors = None if bool((users.size == 0).any()) else self.factors(users)
+        factors = None if users.some_empty else self.factors(users)
         return listed(self.score_block, factors, users, items)
 
     def at(self, lam: float) -> Self:
@@ -522,8 +530,9 @@ class Recommender(Configurable, ABC):
 
         On a CPU, bounds skip most items of a large catalogue, if scores are inner products.
         """
-        scans = self.torch_device.type == "cpu" and self.fitted.n_items >= _SCANNED and available()
-        factors = self.factors(users) if scans and not bool((users.size == 0).any()) else None
+        least = _SCANNED_FOR_FEW if len(users) <= FEW else _SCANNED
+        scans = self.torch_device.type == "cpu" and self.fitted.n_items >= least and available()
+        factors = self.factors(users) if scans and not users.some_empty else None
         if factors is not None:
             x, y = factors
             return self._scan(y).top(x, k, seen, candidates)
@@ -536,7 +545,7 @@ class Recommender(Configurable, ABC):
     @property
     def tail_mask(self) -> Tensor:
         """[n_items] which items are tail."""
-        return torch.from_numpy(DEFAULT_TAIL.mask(self.fitted.popularity)).to(self.torch_device)
+        return self._of_data(self.fitted, self.torch_device)[1]
 
     def beside_score(self, users: Users, scores: Tensor, whole: bool) -> dict[str, Tensor]:
         """Columns that follow from the scores [B, k] of lists, -inf for no item. `whole` lists rank all unseen items."""
@@ -549,9 +558,9 @@ class Recommender(Configurable, ABC):
 
     def without_history(self, scores: Tensor, users: Users, items: Tensor | None) -> Tensor:
         """`scores` [B, n], where users without a history get the share of all users who took each item."""
-        empty = users.size == 0
-        if users.trained or not bool(empty.any()):
+        if not users.some_empty:
             return scores
+        empty = users.size == 0
         share = torch.from_numpy(self.fitted.popularity / self.fitted.n_users).to(scores)
         return torch.where(empty[:, None], share if items is None else share[items], scores)
 
@@ -662,10 +671,20 @@ class Recommender(Configurable, ABC):
         return cls.restored(**options)
 
 
-def _is_list(values: Any) -> bool:
-    """Whether that is a list of ids, or an array or another sequence of them."""
+def _masks(data: Interactions, device: torch.device) -> tuple[Tensor | None, Tensor]:
+    """[n_items] which items have a training interaction, None if all have one, and which are tail items."""
+    trained = torch.from_numpy(data.popularity > 0).to(device)
+    tail = torch.from_numpy(DEFAULT_TAIL.mask(data.popularity)).to(device)
+    return None if bool(trained.all()) else trained, tail
+
+
+def _require_list(values: Any, told: str, remedy: str = "give a list of ids") -> None:
+    """Refuse what is no list of ids, nor an array or another sequence of them. `told` says what it is instead."""
+    if isinstance(values, (list, tuple)):
+        return
     dimensions = getattr(values, "ndim", 1)
-    return isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping)) and dimensions == 1
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)) or dimensions != 1:
+        raise AleatorError(f"{told} {reprlib.repr(values)}", remedy)
 
 
 def as_split(data: Split | Interactions) -> Split:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import aleator as al
@@ -21,6 +22,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import default  # noqa: E402
 import growth  # noqa: E402
 import memory  # noqa: E402
+import recommend  # noqa: E402
 from epochs import draw  # noqa: E402
 
 KEYS = {"benchmark", "rows", "machine", "versions", "command"}
@@ -69,17 +71,21 @@ def test_evaluation_gives_the_figures_of_every_other_library(tmp_path: Path) -> 
     assert recalls == pytest.approx([recalls[0]] * len(recalls), abs=1e-4)
 
 
-def test_top_k_of_a_saved_model_against_brute_force_and_implicit(tmp_path: Path, fitted_aur: Any) -> None:
-    fitted_aur.save(tmp_path / "model")
-    told = run("top_k", "--model", "model", "--k", 10, "--repeats", 1, folder=tmp_path)
-    assert [(row["job"], row["against"]) for row in told["rows"]] == [
-        (f"top 10, {name}", against) for name in ("MF", "AUR") for against in ("brute force", "implicit, MF")
-    ]
+def test_recommend_stands_beside_implicit_and_itself(tmp_path: Path) -> None:
+    options = (*WORLD, "--estimator-dim", 4, "--k", 10, "--calls", 3, "--folder", "models", "--models", "MF", "MF-AUR")
+    told = run("recommend", *options, "--sample", 5, folder=tmp_path)
+    jobs = {row["job"] for row in told["rows"]}
+    assert jobs >= {"all users, MF", "all users, MF-AUR", "one user, MF-AUR, newcomer", "one user, MF-AUR, busy"}
+    assert {path.name for path in (tmp_path / "models").iterdir()} == {"MF", "MF-AUR"}
 
 
-def test_top_k_fits_a_model_where_none_is_given(tmp_path: Path) -> None:
-    told = run("top_k", *WORLD, "--estimator-dim", 4, "--k", 10, folder=tmp_path)
-    assert told["model"] == "fitted here"
+def test_recommend_refuses_lists_that_are_not_those_of_all_scores(fitted_aur: Any) -> None:
+    who = fitted_aur.fitted.users.ids.tolist()
+    frame = fitted_aur.recommend(who, k=5)
+    recommend.check(fitted_aur, frame, 5)
+    worse = fitted_aur.recommend(who, k=6).filter(pl.col("rank") != 5)
+    with pytest.raises(SystemExit, match="is not that of all scores"):
+        recommend.check(fitted_aur, worse, 5)
 
 
 def test_indexes_stand_beside_the_exact_lists(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_without_a_name_each_is_listed_with_its_first_line(run: Run) -> None:
     ran = run("bench")
     assert ran.code == 0
     listed = dict(line.split(maxsplit=1) for line in ran.out.splitlines())
-    assert {"evaluation", "fit", "growth", "memory", "top_k"} <= listed.keys()
+    assert {"evaluation", "fit", "growth", "memory", "recommend"} <= listed.keys()
     assert not {"common", "published"} & listed.keys()
     assert listed["memory"] == "Peak memory and seconds of the main jobs, each in a fresh process."
     assert json.loads(run("bench", "--json").out) == listed

@@ -63,6 +63,21 @@ def test_top_k_of_many_equal_scores_takes_the_lowest_columns() -> None:
     assert (values == 1).all()
 
 
+@given(
+    hnp.arrays(np.float32, (3, 12), elements=st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 2.0])),
+    st.integers(1, 12),
+    st.data(),
+)
+def test_top_k_of_named_items_is_that_of_their_columns(scores: Matrix, k: int, data: st.DataObject) -> None:
+    """However the items of a row are ordered."""
+    order = torch.tensor([data.draw(st.permutations(range(12))) for _ in range(3)])
+    whole = torch.from_numpy(scores)
+    values, items = top_k(whole.gather(1, order), k, order)
+    right, right_items = top_k(whole, k)
+    assert torch.equal(values, right)
+    assert torch.equal(items, right_items)
+
+
 def test_top_k_does_not_depend_on_the_other_rows() -> None:
     scores = torch.from_numpy(np.random.default_rng(0).integers(0, 4, (64, 300)).astype(np.float32))
     together = top_k(scores, 20)[1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -20,6 +21,7 @@ from aleator.batches import Users, pieces
 from aleator.checkpoint.checks import typed
 from aleator.evaluation.held_out import HeldOut
 from aleator.models.calibration import Map, isotonic
+from aleator.ranking.derived import Derived
 from aleator.ranking.top import blocks, hide, top_k
 
 NEXT = 10  # items that a user takes next, in the event of the column `confidence`
@@ -46,15 +48,25 @@ class Confidence:
             scores: [B, k], the scores of each list from its first rank on; -inf where there is no item.
             n_next: How many items a user takes next: one number, or one for each user [B, 1].
         """
-        ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64)
-        found = Map(*self._knots(scores.device))(among_next(self.rate(scores))).clamp(0, 1)
-        found = -torch.expm1(n_next / NEXT * torch.log1p(-found))
-        return found.masked_fill((ranks > LISTED) | scores.isinf(), torch.nan).to(scores.dtype)
+        found = self._map(scores.device)(among_next(self.rate(scores))).clamp(0, 1)
+        if isinstance(n_next, Tensor) or n_next != NEXT:
+            found = -torch.expm1(n_next / NEXT * torch.log1p(-found))
+        found = found.masked_fill(scores.isinf(), torch.nan)
+        found[:, LISTED:] = torch.nan
+        return found.to(scores.dtype)
 
     def rate(self, scores: Tensor) -> Tensor:
         """[B, k] the rate by the formula, of the first items of lists."""
         ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=torch.float64)
         return (self.level + self.by_rank * ranks.log() + self.by_score * scores.double()).exp()
+
+    @cached_property
+    def _map(self) -> Derived[Map]:
+        """The map of the knots, on a device."""
+        return Derived(self._map_on)
+
+    def _map_on(self, device: torch.device) -> Map:
+        return Map(*self._knots(device))
 
     def _knots(self, device: torch.device) -> Sequence[Tensor]:
         """x and y of the knots."""

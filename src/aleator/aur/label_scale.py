@@ -31,11 +31,11 @@ class LabelScale:
 
     def __init__(self, map: Map) -> None:
         self.map = map
+        self.lowest, self.highest = float(map.x[0]), float(map.x[-1])
+        self.least, self.most = float(map.y[0]), min(float(map.y[-1]), MOST**2)
 
     def __call__(self, s: Tensor) -> Tensor:
-        x, y = self.map.x, self.map.y
-        variance = self.map(s.clamp(float(x[0]), float(x[-1])))
-        return variance.clamp(float(y[0]), min(float(y[-1]), MOST**2)).sqrt()
+        return self.map(s.clamp(self.lowest, self.highest)).clamp(self.least, self.most).sqrt()
 
     def tensors(self) -> dict[str, Tensor]:
         return {"scale.x": self.map.x, "scale.y": self.map.y}

@@ -37,7 +37,7 @@ def flat(values: Any) -> Array:
     if isinstance(values, np.ma.MaskedArray):
         masked: np.ma.MaskedArray[Any, Any] = np.ma.asarray(values.astype(object))
         column = np.atleast_1d(masked.filled(None))
-    elif isinstance(values, ArrayLike):
+    elif not isinstance(values, (list, tuple)) and isinstance(values, ArrayLike):
         try:
             column = np.atleast_1d(np.asarray(values))
         except Exception:  # of torch, say, for a tensor that is sparse or has a gradient

@@ -117,7 +117,7 @@ class _PairProducts(torch.autograd.Function):
     def forward(ctx: Any, p: Tensor, q: Tensor, users: Users) -> Tensor:
         ctx.save_for_backward(p, q)
         ctx.users = users
-        return row_products(p, users.row, q, users.item, users.size)
+        return row_products(p, users.row, q, users.item)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -137,27 +137,34 @@ def history_products(z: Tensor, q: Tensor, users: Users, items: Tensor) -> Tenso
     return torch.cat([z.new_empty((0, items.shape[1])), *found])
 
 
-def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor, count: Tensor | None = None) -> Tensor:
-    """<p_row, q_item> of each pair, [n]. `row` must ascend. `count` is how often each row occurs, if it is known."""
+def row_products(p: Tensor, row: Tensor, q: Tensor, item: Tensor) -> Tensor:
+    """<p_row, q_item> of each pair, [n]. `row` must ascend. On a CPU, it does not depend on the other pairs."""
     if not p.is_cuda and len(item) <= len(p) * len(q):  # a sparse matrix cannot have more entries than cells
-        count = torch.bincount(row, minlength=len(p)) if count is None else count
-        return _sampled_product(p, count, q, item)
+        return _sampled_product(p, torch.searchsorted(row, torch.arange(len(p) + 1)), q, item)
     size = max(BUDGETS["cuda"].product_numbers // p.shape[1], 1)
     parts = zip(pieces(row, size), pieces(item, size), strict=True)
     return torch.cat([torch.einsum("nd,nd->n", p[rows], q[items]) for rows, items in parts])
 
 
-def _sampled_product(p: Tensor, size: Tensor, q: Tensor, item: Tensor) -> Tensor:
+def _sampled_product(p: Tensor, edges: Tensor, q: Tensor, item: Tensor) -> Tensor:
     """The entries of p q' at the places of a sparse matrix, [n]. It does not copy rows of p and q for each pair.
 
-    `size` is the number of entries in each row, and `item` holds their columns.
+    `edges` [n_rows + 1] say where the entries of each row begin, and `item` holds their columns.
     """
     if not len(item):
         return p.new_empty(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # PyTorch warns that sparse CSR tensors are in beta
-        shape = (len(p), len(q))
-        zeros = p.new_zeros(len(item))
-        places = torch.sparse_csr_tensor(_edges(size), item, zeros, size=shape, check_invariants=False)
-        found: Tensor = torch.sparse.sampled_addmm(places, p, q.T, beta=0.0).values()
+    _hush()
+    shape, zeros = (len(p), len(q)), p.new_zeros(len(item))
+    places = torch.sparse_csr_tensor(edges, item, zeros, size=shape, check_invariants=False)
+    found: Tensor = torch.sparse.sampled_addmm(places, p, q.T, beta=0.0).values()
     return found
+
+
+@cache
+def _hush() -> None:
+    """Let PyTorch warn, unheard, that sparse CSR tensors are in beta. It warns once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        torch.sparse_csr_tensor(
+            torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), size=(1, 1)
+        )

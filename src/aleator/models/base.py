@@ -139,7 +139,8 @@ class Model(Recommender):
         """[B, dim] and [n_items, dim], whose inner products are the raw scores. None if there are none."""
         if self._table is None or not self.scores_are_products:
             return None
-        return self._table.rows(users, self.fold_in), self._table.items
+        table = self._table
+        return users.once("x", lambda: table.rows(users, self.fold_in), table.users, table.items), table.items
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         """Scores before calibration, [B, n_items] or [B, len(items)]. The caller may overwrite the tensor."""

@@ -40,6 +40,7 @@ class Map:
         slope = self.y.diff() / self.x.diff()  # tiny if scores are large: float32 would lose it
         mean = (self.y[-1] - self.y[0]) / (self.x[-1] - self.x[0])
         self.slope = torch.cat([slope[:1].minimum(mean), slope, slope[-1:].minimum(mean)])
+        self._parts: dict[torch.dtype, tuple[Tensor, ...]] = {}  # of the map in other types
         self.line = None if len(x) > 2 else (float(mean), float(self.y[0] - mean * self.x[0]))
 
     @classmethod
@@ -58,12 +59,18 @@ class Map:
     def __call__(self, scores: Tensor) -> Tensor:
         if self.line is not None:
             return scores.mul(self.line[0]).add_(self.line[1])
-        x, y, slope = (part.to(scores.dtype) for part in (self.x, self.y, self.slope))
+        x, y, slope, next_y = self._in(scores.dtype)
         place = torch.searchsorted(x, scores.contiguous())  # the number of knots below
         knot = (place - 1).clamp_min_(0)
         found = y[knot] + slope[place] * (scores - x[knot])
-        next_y = F.pad(y, (0, 1), value=torch.inf)[place]
-        return torch.minimum(found, next_y)  # rounding must not lift a score over the next knot
+        return torch.minimum(found, next_y[place])  # rounding must not lift a score over the next knot
+
+    def _in(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """x, y, the slopes, and y of the next knot at each place, in a type."""
+        if dtype not in self._parts:
+            x, y, slope = (part.to(dtype) for part in (self.x, self.y, self.slope))
+            self._parts[dtype] = x, y, slope, F.pad(y, (0, 1), value=torch.inf)
+        return self._parts[dtype]
 
 
 def fit_map(samples: Iterable[Sample], kind: Calibrate, device: torch.device) -> Map | None:

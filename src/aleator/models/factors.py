@@ -30,10 +30,9 @@ class FactorTable:
 
     def rows(self, users: Users, fold_in: Callable[[Users], Tensor]) -> Tensor:
         """[B, dim] the factors of a batch. `fold_in` computes those of newcomers."""
-        new = users.index < 0
-        if users.trained or not bool(new.any()):
+        if not users.some_new:
             return self.users[users.index]
-        return torch.where(new[:, None], fold_in(users), self.users[users.index.clamp_min(0)])
+        return torch.where((users.index < 0)[:, None], fold_in(users), self.users[users.index.clamp_min(0)])
 
     def fold_in(self, users: Users, histories: Histories) -> Tensor:
         """[B, dim] factors of newcomers, by a linear map of the summed item factors of their histories.

@@ -56,7 +56,6 @@ class FISM(Epochs, Model):
     q: Tensor = field(init=False)  # [n_items, dim] for candidates; with biases they are the last of dim + 1 columns
 
     own: Slice = field(default=WHOLE, init=False)  # the items whose rows this process has
-    _last: tuple[Users, Tensor, int, Tensor] | None = field(default=None, init=False)  # a batch, z, its version, and p
 
     learned: ClassVar[Mapping[str, str]] = {"z": "[n_items, dim]", "q": "[n_items, width]"}
     weighs_negatives: ClassVar[bool] = True
@@ -164,7 +163,7 @@ class FISM(Epochs, Model):
         return (less + self.q[:, -1].index_select(0, pairs.item) * (1 - 1 / ratio) if self.bias else less), ratio
 
     def raw_factors(self, users: Users) -> tuple[Tensor, Tensor] | None:
-        return (self._summed(users, self._kept(users)), self.q) if self.own.whole else None
+        return (self._p(users), self.q) if self.own.whole else None
 
     def raw_block(self, users: Users, items: Tensor | None = None) -> Tensor:
         return super().raw_block(users, items) if self.own.whole else self.own.products(self._p(users), self.q, items)
@@ -174,10 +173,7 @@ class FISM(Epochs, Model):
 
     def _p(self, users: Users) -> Tensor:
         """p of a batch, which the ranks send each other once: an estimator asks for pairs and for blocks of a batch."""
-        last = self._last
-        if last is None or last[0] is not users or last[1] is not self.z or last[2] != self.z._version:
-            self._last = last = users, self.z, self.z._version, self._summed(users, self._kept(users))
-        return last[3]
+        return users.once("p of FISM", lambda: self._summed(users, self._kept(users)), self.z)
 
     @property
     def slices(self) -> Mapping[str, Slice]:

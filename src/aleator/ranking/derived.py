@@ -27,10 +27,12 @@ class Derived(Generic[T]):
     def __call__(self, *given: Any) -> T:
         """`make(*given)`, or the last result."""
         key = tuple(_key(value) for value in given)
-        if self._last is None or self._last[0] != key:
+        last = self._last  # another thread may replace it
+        if last is None or last[0] != key:
             self._last = None  # free the old result first
-            self._last = key, given, self.make(*given)
-        return self._last[2]
+            del last
+            self._last = last = key, given, self.make(*given)
+        return last[2]
 
 
 def _key(value: Any) -> Any:

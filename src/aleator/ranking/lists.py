@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from aleator.data.arrays import Array, flat, picked
 from aleator.data.attributes import Where, matching
 from aleator.data.frames import to_frame
 from aleator.data.vocabulary import check_ids
-from aleator.device import in_smaller_blocks
+from aleator.device import in_smaller_blocks, one_thread
 from aleator.errors import AleatorError, require
 from aleator.progress import each
 from aleator.ranking.contributions import as_lists, check_count, history_items
@@ -25,6 +27,7 @@ from aleator.ranking.top import blocks, top_k
 if TYPE_CHECKING:
     from aleator.recommender import Recommender
 
+FEW = 4  # users whose lists are not worth several threads
 Items = Sequence[Any] | Mapping[Any, Sequence[Any]]  # item ids for all users, or {user: [item ids]}
 
 
@@ -56,19 +59,17 @@ class Candidates:
         untrained: bool = False,
     ) -> Candidates:
         """From what `recommend` was given. `names` gives the users who are asked for."""
-        mask = torch.from_numpy(model.fitted.popularity > 0).to(model.torch_device)
-        if untrained:
-            mask = torch.ones_like(mask)
-        if allow is not None and not isinstance(allow, Mapping):
-            allowed = torch.zeros_like(mask)
-            allowed[dense_items(model, allow, "allow")] = True
-            mask &= allowed
-        if deny is not None and not isinstance(deny, Mapping):
-            mask[dense_items(model, deny, "deny")] = False
+        n_items, device = model.fitted.n_items, model.torch_device
+        masks = [] if untrained or model.trained is None else [model.trained]
+        for name, items in (("allow", allow), ("deny", deny)):
+            if items is not None and not isinstance(items, Mapping):
+                named = torch.zeros(n_items, dtype=torch.bool, device=device)
+                named[dense_items(model, items, name)] = True
+                masks.append(named if name == "allow" else ~named)
         if where is not None:
-            mask &= torch.from_numpy(matching(model.fitted.attributes, where, len(mask))).to(mask.device)
+            masks.append(torch.from_numpy(matching(model.fitted.attributes, where, n_items)).to(device))
         return cls(
-            None if bool(mask.all()) else mask,
+            reduce(torch.logical_and, masks) if masks else None,
             _each(model, names(), allow, "allow") if isinstance(allow, Mapping) else None,
             _each(model, names(), deny, "deny") if isinstance(deny, Mapping) else None,
             whole=not untrained and allow is None and deny is None and not where,
@@ -147,11 +148,24 @@ def ranked(
 
     `explain` is the number of history items in each of the columns of `history_items`.
     """
+    with one_thread() if len(users) <= FEW else nullcontext():
+        return _ranked(of, users, k, candidates, filter_seen, explain, memory)
+
+
+def _ranked(
+    of: Recommender,
+    users: Users,
+    k: int,
+    candidates: Candidates,
+    filter_seen: bool,
+    explain: int | None,
+    memory: int | None,
+) -> Ranked:
     size, chunk = blocks(len(users), of.fitted.n_items, of.torch_device, memory)
     found: dict[str, list[Array]] = {}
     # without users it runs once, so that the columns are there
     for first in each("recommending", range(0, max(len(users), 1), size)):
-        block = users.part(first, min(first + size, len(users)))
+        block = users if size >= len(users) else users.part(first, min(first + size, len(users)))
         hidden, allowed = candidates.hidden(first, block, filter_seen), candidates.allowed(first, block)
         with torch.no_grad():
             if allowed is None:
@@ -161,12 +175,15 @@ def ranked(
             whole = filter_seen and candidates.whole
             parts = {"score": values} | of.beside_score(block, values, whole) | of.beside_item(block, items)
             parts |= {} if explain is None else history_items(of, block, items, explain)
-        row, column = (items >= 0).nonzero(as_tuple=True)
-        rows = {"place": first + row, "item": items[row, column], "rank": column + 1}
-        rows |= {name: value[row, column] for name, value in parts.items()}
+        place = torch.arange(first, first + len(block), device=items.device)[:, None].expand_as(items)
+        rank = torch.arange(1, items.shape[1] + 1, device=items.device).expand_as(items)
+        rows, listed = {"place": place, "item": items, "rank": rank} | parts, items >= 0
+        every = bool(listed.all())
         for name, value in rows.items():
-            found.setdefault(name, []).append((value.double() if value.is_floating_point() else value).cpu().numpy())
-    columns = {name: np.concatenate(values) for name, values in found.items()}
+            made = (value if every else value[listed]).cpu().numpy()
+            made = made.reshape(-1, *value.shape[2:])
+            found.setdefault(name, []).append(made.astype(np.float64) if made.dtype.kind == "f" else made)
+    columns = {name: values[0] if len(values) == 1 else np.concatenate(values) for name, values in found.items()}
     return Ranked(columns.pop("place"), columns.pop("item"), columns)
 
 

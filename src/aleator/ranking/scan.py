@@ -15,14 +15,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aleator.batches import Users
+from aleator.batches import Users, pieces
 from aleator.kernels.ragged import row_products
+from aleator.ranking.derived import Derived
 from aleator.ranking.top import top_k
 
-_BLOCK = 32  # items of a block, which is skipped or kept by its highest product
-_SEEDS = 64  # blocks that give a first bound on the k-th best product
+_BLOCK, _SMALL = (
+    32,
+    8,
+)  # items of a block, which is skipped or kept by its highest product: of a large and a small catalogue
+_LARGE = 16384  # items of a large catalogue
+_TURNED = range(48, 129, 16)  # dimensions that are turned together: one of these numbers, the one with the fewest zeros
 _LOW = torch.iinfo(torch.int32).min  # the product of an item that is not a candidate
-_MANY = 0.02  # if a larger share of the items remains, scoring everything is as quick
+_MANY = 0.02  # if a larger share of the items remains, a plain product with all of them is as quick
+_ALONE = 0.3  # added to that share for one user, whose product is no quicker for each item
+_AT_ONCE = 1024  # items that are rounded at a time
+_ROWS = 64  # users at a time, whose products are all computed
 _SLACK = 1e-4  # of |x| |y|: more than the rounding error of a float32 sum
 
 
@@ -41,7 +49,7 @@ def available() -> bool:
 class Rounded(NamedTuple):
     """Inner products of users with all items, in blocks of items: integers times a unit, with a bound on their error."""
 
-    product: Tensor  # [B, n_blocks, 32] int32
+    product: Tensor  # [B, n_blocks, block] int32
     unit: Tensor  # [B, n_blocks]
     error: Tensor  # [B, n_blocks]
 
@@ -49,104 +57,144 @@ class Rounded(NamedTuple):
 class Scan:
     """The item factors [n_items, dim] of inner products, and a copy of them in 8 bits.
 
-    Items of similar norm share a block, so that one unit suits all of them. A random rotation before the rounding
-    spreads large entries over all dimensions.
+    Items of similar norm share a block, so that one unit suits all of them. Before the rounding, dimensions are shuffled
+    and rotated at random in groups, which spreads large entries over the dimensions of a group.
     """
 
     def __init__(self, table: Tensor) -> None:
         self.table = table
         n_items, dim = table.shape
+        self.block = _BLOCK if n_items >= _LARGE else _SMALL
         self.order = torch.linalg.vector_norm(table, dim=1).argsort(descending=True, stable=True)
         self.place = torch.empty_like(self.order)
         self.place[self.order] = torch.arange(n_items)
         draw = torch.Generator().manual_seed(0)
-        self.turn: Tensor = torch.linalg.qr(torch.randn(dim, dim, generator=draw)).Q
-        self.short = -dim % 16  # zeros that fill up the dimensions, since PyTorch errs with a single dimension
-        turned = F.pad(table[self.order] @ self.turn, (0, 0, 0, -n_items % _BLOCK)).view(-1, _BLOCK, dim)
-        self.unit = turned.abs().amax((1, 2)).clamp_min_(1e-30) / 127
-        low = (turned / self.unit[:, None, None]).round_()
-        self.norm = torch.linalg.vector_norm(turned, dim=2).amax(1)
-        self.lost = torch.linalg.vector_norm(turned.sub_(low * self.unit[:, None, None]), dim=2).amax(1)
-        self.low = F.pad(low.to(torch.int8).flatten(0, 1), (0, self.short)).T
+        # PyTorch errs with a single dimension, so there are at least 16
+        group = min(_TURNED, key=lambda size: (-dim % size, -size)) if dim >= _TURNED[0] else dim + -dim % 16
+        self.shuffled = torch.randperm(dim, generator=draw)
+        self.short = -dim % group  # zeros that fill up the last group
+        self.rotation: Tensor = torch.linalg.qr(torch.randn(group, group, generator=draw)).Q
+        n_blocks = -(-n_items // self.block)
+        self.unit, self.norm, self.lost = (table.new_empty(n_blocks) for _ in range(3))
+        low = torch.zeros((n_blocks * self.block, dim + self.short), dtype=torch.int8)
+        for blocks in pieces(torch.arange(n_blocks), _AT_ONCE // self.block):  # they stay in the cache
+            rows = slice(int(blocks[0]) * self.block, (int(blocks[-1]) + 1) * self.block)
+            turned = self._turned(table[self.order[rows]])
+            turned = F.pad(turned, (0, 0, 0, -len(turned) % self.block)).view(len(blocks), self.block, -1)
+            unit = turned.abs().amax((1, 2)).clamp_min_(1e-30) / 127
+            rounded = (turned / unit[:, None, None]).round_()
+            low[rows] = rounded.flatten(0, 1).to(torch.int8)
+            self.unit[blocks], self.norm[blocks] = unit, torch.linalg.vector_norm(turned, dim=2).amax(1)
+            self.lost[blocks] = torch.linalg.vector_norm(turned.sub_(rounded.mul_(unit[:, None, None])), dim=2).amax(1)
+        self.low = low.T
+        self.by_norm = _SLACK * self.norm + self.lost
         self.buffer = torch.empty((0, self.low.shape[1]), dtype=torch.int32)
+        self.barred: Derived[Tensor] = Derived(self._barred)
+
+    def _turned(self, x: Tensor) -> Tensor:
+        """The rows of x [n, dim] with their dimensions shuffled, rotated and filled up. Inner products stay."""
+        group = len(self.rotation)
+        return (F.pad(x[:, self.shuffled], (0, self.short)).view(-1, group) @ self.rotation).view(len(x), -1)
 
     def top(
         self, x: Tensor, k: int, seen: Users | None, candidates: Sequence[Tensor | None] = (None,)
     ) -> list[tuple[Tensor, Tensor]]:
-        """The k best of each set of candidates, as `ranking.top.best` returns them. x [B, dim] are factors of users."""
+        """The k best of each set of candidates, as `ranking.top.best` returns them. x [B, dim] are factors of users.
+
+        A score is what `row_products` computes, which does not depend on the other users and items.
+        """
         found = self.rounded(x)
         flat = found.product.flatten(1)
         flat[:, len(self.order) :] = _LOW
         if seen is not None:
             flat[seen.row, self.place[seen.item]] = _LOW
-        return [self._top(x, self._allowed(found, mask), k) for mask in candidates]
+        last = len(candidates) - 1  # the products are not needed after it
+        return [self._top(x, self._allowed(found, mask, at == last), k) for at, mask in enumerate(candidates)]
 
     def rounded(self, x: Tensor) -> Rounded:
         """The products of x [B, dim] with all items. The next call overwrites them."""
-        turned = x @ self.turn
-        unit = turned.abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
+        turned = self._turned(x)
+        unit = torch.linalg.vector_norm(turned, torch.inf, 1, keepdim=True).clamp_min_(1e-30).div_(127)
         low = (turned / unit).round_()
         norm = torch.linalg.vector_norm(turned, dim=1, keepdim=True)
         lost = torch.linalg.vector_norm(turned.sub_(low * unit), dim=1, keepdim=True)
-        error = lost * self.norm + (norm + lost) * self.lost + _SLACK * norm * self.norm
+        # lost |y| + (|x| + lost) lost of y + slack |x| |y|
+        error = torch.addmm(norm * self.by_norm, lost, (self.norm + self.lost)[None])
         if len(self.buffer) < len(x):
             self.buffer = torch.empty((len(x), self.low.shape[1]), dtype=torch.int32)
         found = self.buffer[: len(x)]
-        torch._int_mm(F.pad(low.to(torch.int8), (0, self.short)), self.low, out=found)
-        return Rounded(found.view(len(x), -1, _BLOCK), unit * self.unit, error)
+        torch._int_mm(low.to(torch.int8), self.low, out=found)
+        return Rounded(found.view(len(x), -1, self.block), unit * self.unit, error)
 
-    def _allowed(self, found: Rounded, mask: Tensor | None) -> Rounded:
+    def _barred(self, mask: Tensor) -> Tensor:
+        """The places of the items outside `mask`."""
+        return (~mask[self.order]).nonzero().squeeze(1)
+
+    def _allowed(self, found: Rounded, mask: Tensor | None, last: bool) -> Rounded:
         """The products with those of items outside `mask` set to the lowest integer. None allows all items."""
         if mask is None:
             return found
-        n_blocks = found.product.shape[1]
-        barred = F.pad(~mask[self.order], (0, n_blocks * _BLOCK - len(mask))).view(n_blocks, _BLOCK)
-        return found._replace(product=found.product.masked_fill(barred, _LOW))
+        product = found.product if last else found.product.clone()
+        product.flatten(1).index_fill_(1, self.barred(mask), _LOW)
+        return found._replace(product=product)
 
     def _top(self, x: Tensor, found: Rounded, k: int) -> tuple[Tensor, Tensor]:
         """The k best items of each user, from the rounded products."""
         product, unit, error = found
-        # `at_least`: a lower bound on the k-th best product, from the most promising blocks
         highest = product.amax(2)
-        likely = _scaled(highest, unit)
-        first = likely.topk(min(_SEEDS, likely.shape[1]), sorted=False).indices
-        seeds = product.gather(1, first[:, :, None].expand(-1, -1, _BLOCK))
-        floor = _scaled(seeds, unit.gather(1, first)[:, :, None]) - error.gather(1, first)[:, :, None]
-        floor = floor.flatten(1)
-        at_least = floor.new_full((len(floor),), -torch.inf)
-        if floor.shape[1] >= k:
-            at_least = floor.topk(k, sorted=False).values.amin(1)
+        likely = (highest * unit).masked_fill_(highest == _LOW, -torch.inf)  # the best of each block
+        # two lower bounds, from the k blocks that look best: on the k-th best rounded product, and on the k-th best one
+        most, first = likely.topk(min(k, likely.shape[1]), sorted=False)
+        promising, at_least = most.amin(1, keepdim=True), (most - error.gather(1, first)).amin(1, keepdim=True)
+        if k > likely.shape[1]:
+            promising, at_least = (bound.fill_(-torch.inf) for bound in (promising, at_least))
         # the blocks that can reach it, and inside them the items that can
-        row, block = ((likely + error >= at_least[:, None]) & (highest > _LOW)).nonzero(as_tuple=True)
-        inside = product[row, block]
-        reach = inside * unit[row, block, None] + error[row, block, None]
-        at, column = ((reach >= at_least[row, None]) & (inside > _LOW)).nonzero(as_tuple=True)
-        row, item = row[at], self.order[block[at] * _BLOCK + column]
-        if len(item) > _MANY * product.numel():
-            barred = product.flatten(1)[:, self.place] == _LOW
-            return top_k((x @ self.table.T).masked_fill_(barred, -torch.inf), k)
-        # exact products of what is left, sorted by user and item so that ties go to the lower id
-        by_item = (row * len(self.order) + item).argsort()
-        row, item = row[by_item], item[by_item]
-        return _ragged_top_k(row_products(x, row, self.table, item), row, item, len(x), k)
+        cell = (likely + error >= at_least).logical_and_(highest > _LOW).flatten().nonzero().squeeze(1)
+        row, first_place = cell // likely.shape[1], cell % likely.shape[1] * self.block
+        inside, off = product.view(-1, self.block).index_select(0, cell), error.take(cell)
+        near = inside * unit.take(cell)[:, None]
+        least = at_least.squeeze(1).index_select(0, row) - off
+        place = (near >= least[:, None]).logical_and_(inside > _LOW).flatten().nonzero().squeeze(1)
+        if len(place) > (_MANY + _ALONE / max(len(x), 1)) * product.numel():
+            return self._by_products(x, product, k)
+        at, near = place // self.block, near.take(place)
+        item = self.order.take(first_place.take(at) + place % self.block)
+        row, off = row.take(at), off.take(at)
+        # the exact products of the promising items give a higher bound, which few of the others can reach
+        chosen = near >= promising.take(row)
+        values, items = self._exact(x, row[chosen], item[chosen], k)
+        at_least = values.topk(k, sorted=False).values.amin(1)
+        chosen = (near + off >= at_least.take(row)).logical_and_(~chosen)
+        more, more_items = self._exact(x, row[chosen], item[chosen])
+        return top_k(torch.cat([values, more], 1), k, torch.cat([items, more_items], 1))
 
+    def _by_products(self, x: Tensor, product: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The same where the bounds tell little: from all products in float32, which are off by less than the slack."""
+        found = []
+        for rows, low in zip(pieces(x, _ROWS), pieces(product.flatten(1), _ROWS), strict=True):
+            near = (rows @ self.table.T).masked_fill_(low[:, self.place] == _LOW, -torch.inf)
+            norms = (torch.linalg.vector_norm(part, dim=1) for part in (rows, self.table))
+            off = _SLACK * torch.outer(*norms)
+            at_least = (near - off).topk(k, sorted=False).values.amin(1, keepdim=True)
+            row, item = (near + off >= at_least).logical_and_(near > -torch.inf).nonzero(as_tuple=True)
+            values, items = self._exact(rows, row, item, k)
+            found.append(top_k(values, k, items))
+        values, items = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return values, items
 
-def _scaled(product: Tensor, unit: Tensor) -> Tensor:
-    """The products as numbers, minus infinity for items that are no candidates."""
-    return (product * unit).masked_fill_(product == _LOW, -torch.inf)
+    def _exact(self, x: Tensor, row: Tensor, item: Tensor, least: int = 1) -> tuple[Tensor, Tensor]:
+        """The products of the pairs (row, item), by rows that ascend, and their items: [B, at least `least`] each.
 
-
-def _ragged_top_k(values: Tensor, row: Tensor, item: Tensor, n_rows: int, k: int) -> tuple[Tensor, Tensor]:
-    """The k highest values of each row, and their items, [n_rows, k] each. Items are -1 where a row has fewer.
-
-    `values` [n] belong to the pairs (row, item), which are sorted.
-    """
-    count = torch.bincount(row, minlength=n_rows)
-    place = torch.arange(len(row)) - (count.cumsum(0) - count)[row]  # [n] the place of each pair within its row
-    width = max(int(count.max()), k)
-    padded = values.new_full((n_rows, width), -torch.inf)
-    padded[row, place] = values
-    items = item.new_full((n_rows, width), -1)
-    items[row, place] = item
-    best, column = top_k(padded, k)
-    return best, items.gather(1, column.clamp_min(0)).masked_fill(column < 0, -1)
+        Rows are filled up with products of minus infinity.
+        """
+        values = row_products(x, row, self.table, item)
+        if len(x) == 1:
+            short = (0, max(least - len(item), 0))
+            return F.pad(values, short, value=-torch.inf)[None], F.pad(item, short, value=-1)[None]
+        edges = torch.searchsorted(row, torch.arange(len(x) + 1))
+        width = max(int(edges.diff().max()), least)
+        cell = torch.arange(len(row)) + (torch.arange(0, len(x) * width, width) - edges[:-1]).take(row)
+        filled, items = x.new_full((len(x), width), -torch.inf), item.new_full((len(x), width), -1)
+        filled.put_(cell, values)
+        items.put_(cell, item)
+        return filled, items

@@ -16,29 +16,32 @@ Score = Callable[[Users, Tensor | None], Tensor]  # (users, items or None for al
 _COPIES = 6  # blocks of the same shape in memory at once: two scores, the blend, the workspace of top-k
 
 
-def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k highest scores of each row of `scores` [B, n]: values and columns, [B, k] each.
+def top_k(scores: Tensor, k: int, items: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The k highest scores of each row of `scores` [B, n]: values and items, [B, k] each.
 
-    Equal scores are ordered by column, whatever the device or the size of the batch. Minus infinity marks an item that is
-    not a candidate. The column is -1 where a row has fewer than k candidates.
+    `items` [B, n] are those that the scores belong to. By default, they are the columns. Equal scores are ordered by
+    item, whatever the device or the size of the batch. Minus infinity marks an item that is not a candidate. The item is
+    -1 where a row has fewer than k candidates.
 
     >>> top_k(torch.tensor([[1.0, 3.0, 3.0, float("-inf")]]), 4)[1].tolist()
     [[1, 2, 0, -1]]
     """
     n = scores.shape[1]
     k = min(k, n)
-    values, columns = scores.topk(min(k + 1, n))
+    values, found = scores.topk(min(k + 1, n))
     if n > k:
         tied = (values[:, k - 1] == values[:, k]) & (values[:, k] > -torch.inf)
-        values, columns = values[:, :k], columns[:, :k]
+        values, found = values[:, :k], found[:, :k]
         rows = tied.nonzero().squeeze(1)
-        if len(rows):  # among equal scores at rank k, topk picks any: sort these rows to pick the lowest columns
-            sorted_values, sorted_columns = scores[rows].sort(dim=1, descending=True, stable=True)
-            values[rows], columns[rows] = sorted_values[:, :k], sorted_columns[:, :k]
-    columns, order = columns.sort(dim=1)
+        if len(rows):  # among equal scores at rank k, topk picks any: sort these rows to pick the lowest items
+            some = scores[rows]
+            order = torch.arange(n, device=some.device).expand_as(some) if items is None else items[rows].argsort(1)
+            some, place = some.gather(1, order).sort(dim=1, descending=True, stable=True)
+            values[rows], found[rows] = some[:, :k], order.gather(1, place[:, :k])
+    listed, order = (found if items is None else items.gather(1, found)).sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
-    columns = columns.gather(1, order)
-    return values, columns.masked_fill(values == -torch.inf, -1)
+    listed = listed.gather(1, order)
+    return values, listed.masked_fill(values == -torch.inf, -1)
 
 
 def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: Users) -> Iterator[Tensor]:

@@ -231,6 +231,10 @@ class FactorEstimator(ProductEstimator):
         )
 
     def user_factors(self, users: Users) -> Tensor:
+        # where ranks share out the items, each call sums over them
+        return users.once("p", lambda: self._p(users), self.z) if self.own.whole else self._p(users)
+
+    def _p(self, users: Users) -> Tensor:
         summed, scale = history(self.z, users, kept(users, 0.0, None, self.z.dtype), self.own)
         return ACTIVATIONS[self.activation](summed * scale[:, None])
 
