@@ -117,3 +117,13 @@ print(json.dumps(found))
 """)
     assert len(told) == len(every) + 6
     assert {words: said for words, said in told.items() if said != [True, []]} == {}
+
+
+def test_a_fit_does_not_import_the_compiler_of_pytorch() -> None:
+    program = (
+        "import aleator as al\n"
+        "data = al.simulate(n_users=40, n_items=30, seed=0).interactions\n"
+        "al.AUR(al.MF(dim=4), estimator=al.FactorEstimator(dim=4, max_epochs=1)).fit(data)\n"
+        "print(json.dumps(sorted(name for name in sys.modules if name in ('torch._dynamo', 'torch._inductor'))))\n"
+    )
+    assert fresh(program) == []

@@ -85,6 +85,14 @@ class Users:
         inside = items[place] == self.item
         return self.row[inside], place[inside]
 
+    def of_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The history items of the users at the places `rows`: places in `rows`, and items."""
+        place = self.row.new_full((len(self),), -1)
+        place[rows] = torch.arange(len(rows), device=rows.device)
+        row = place[self.row]
+        inside = row >= 0
+        return row[inside], self.item[inside]
+
     def part(self, first: int, last: int) -> Users:
         """The users from `first` up to, but not including, `last`."""
         end = torch.cat([self.size.new_zeros(1), self.size.cumsum(0)])

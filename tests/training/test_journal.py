@@ -61,7 +61,7 @@ def train(rows: bool = False, seen: list[int] | None = None) -> tuple[Tensor, Te
     weights, logs = [], []
     for number in range(2):
         weight = torch.linspace(-1, 1, 8).reshape(4, 2).clone().requires_grad_(not rows)
-        optimizer = RowAdam([weight], lr=0.1, weight_decay=0.1) if rows else AdamW([weight], lr=0.1, fused=True)
+        optimizer = RowAdam([weight], lr=0.1, weight_decay=0.1) if rows else AdamW([weight], lr=0.1)
         logs.append(fitted(weight, optimizer, histories, number, seen))
         weights.append(weight.detach())
     return weights[0], weights[1], logs[1]

@@ -12,7 +12,7 @@ from torch import Tensor
 from aleator.batches import Histories, Users
 from aleator.errors import AleatorError
 from aleator.ranking.derived import Derived
-from aleator.training.loop import Loop
+from aleator.training.loop import AdamW, Loop
 from aleator.training.stop import Stop
 from aleator.training.watch import Epoch, watching
 
@@ -182,3 +182,40 @@ def test_what_follows_from_a_parameter_is_computed_again_after_a_training() -> N
     loop().minimise(to_target(weight), [weight], histories(), Stop(epochs=1))
     assert torch.equal(twice(weight), 2 * weight.detach())
     assert not torch.equal(twice(weight), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_adamw_takes_the_steps_of_pytorchs_and_leaves_parameters_without_a_gradient(dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(0)
+    start = [torch.randn(5, 3, generator=draw, dtype=dtype) for _ in range(3)]
+    ours, theirs = ([part.clone().requires_grad_() for part in start] for _ in range(2))
+    mine = AdamW(ours, lr=0.1, weight_decay=0.3)
+    reference = torch.optim.AdamW(theirs, lr=0.1, weight_decay=0.3, fused=True)
+    for _ in range(4):
+        for own, their in zip(ours[:2], theirs[:2], strict=True):  # the third has no gradient
+            own.grad = torch.randn(5, 3, generator=draw, dtype=dtype)
+            their.grad = own.grad.clone()
+        versions = [own._version for own in ours]
+        mine.step()
+        reference.step()
+        assert [own._version > version for own, version in zip(ours, versions, strict=True)] == [True, True, False]
+    for own, their in zip(ours, theirs, strict=True):
+        assert torch.equal(own, their)
+    assert torch.equal(ours[2], start[2])
+    mine.zero_grad()
+    assert all(own.grad is None for own in ours)
+
+
+def test_adamw_goes_on_from_what_it_knows() -> None:
+    whole, cut = (torch.ones(4, requires_grad=True) for _ in range(2))
+    one, before = AdamW([whole], lr=0.1), AdamW([cut], lr=0.1)
+    gradients = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
+    for i, gradient in enumerate(gradients):
+        if i == 3:
+            after = AdamW([cut], lr=0.1)
+            after.set_tensors({name: value.clone() for name, value in before.tensors().items()})
+            before = after
+        whole.grad, cut.grad = gradient.clone(), gradient.clone()
+        one.step()
+        before.step()
+    assert torch.equal(whole, cut)

@@ -371,6 +371,7 @@ class AUR(Recommender):
         """What early stopping of joint training watches: the best Recall@20 of a few blends."""
         with torch.no_grad():
             self.model.publish()
+        won.measure_spreads()
         return float(won.measure(held_out).recall.mean(1).max())
 
     def _learn_jointly(self, won: Blended, stop: Stop) -> Log:

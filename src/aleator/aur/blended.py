@@ -120,8 +120,7 @@ class Blended:
 
     @torch.no_grad()
     def measure(self, held_out: HeldOut) -> Measured:
-        """The metrics of the blend at each of `lams`, the bare model last."""
-        self.measure_spreads()
+        """The metrics of the blend at each of `lams`, the bare model last. The spreads are measured."""
         return held_out.measure_blends(self.parts, self.lams)
 
     @property
@@ -138,6 +137,7 @@ class Blended:
             return float(measured.recall.mean())
 
         def by_blend() -> float:
+            self.measure_spreads()
             return float(merits(self.measure(held_out)).mean(1).max())
 
         return by_uncertainty if self.blending == "sigma" else by_blend

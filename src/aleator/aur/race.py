@@ -28,6 +28,7 @@ from aleator.training.stop import Stop
 from aleator.training.watch import phase
 from aleator.uncertainty.base import Estimator
 from aleator.uncertainty.factor import RANDOM_INIT, FactorEstimator
+from aleator.uncertainty.spectral import keeping_spectra
 from aleator.words import Select
 
 _FIRST = 3  # epochs of the first round
@@ -91,6 +92,7 @@ def open_discounts(score: Callable[[Users], Tensor], held_out: HeldOut) -> tuple
     return tuple(sorted({DISCOUNTS[highest(merit)], 0.0}, reverse=True))
 
 
+@keeping_spectra()
 def decide(field: Sequence[Blended], held_out: HeldOut, select: Select) -> tuple[Blended, list[Result]]:
     """Let the entries race, the simplest first, and train the winner to its end. Returns it and what was compared."""
     left, results, epochs = list(field), list[Result](), _FIRST

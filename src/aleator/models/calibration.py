@@ -107,9 +107,9 @@ def isotonic(samples: Iterable[Sample], *, by_label: bool = False) -> Knots:
     Its steps are joined by lines between their centres, so that different scores stay different. If the linear map would
     fall, the map is flat: the steps of a reversed order are only noise at its ends.
     """
-    x, w, y = (
-        torch.cat([part.flatten() for part in parts]).double().cpu().numpy() for parts in zip(*samples, strict=True)
-    )
+    parts = [torch.cat([part.flatten() for part in each]).double() for each in zip(*samples, strict=True)]
+    order = parts[0].sort(stable=True).indices.cpu().numpy()  # a GPU sorts far quicker
+    x, w, y = (part.cpu().numpy() for part in parts)
     mean = np.average(y, weights=w)
     flat = [0.0, 1.0], [mean, mean]
     covariance = (w * (x - np.average(x, weights=w)) * (y - mean)).sum()
@@ -117,7 +117,6 @@ def isotonic(samples: Iterable[Sample], *, by_label: bool = False) -> Knots:
         return flat
 
     # bins of about equal weight; equal scores share a bin
-    order = np.argsort(x, kind="stable")
     x, w, y = x[order], w[order], y[order]
     mass = np.cumsum(w / w.sum() + w * y / (w * y).sum() if by_label else w)
     edge = np.searchsorted(mass, np.linspace(0, mass[-1], _BINS + 1)[1:-1])

@@ -152,11 +152,15 @@ class MF(Epochs, Model):
         with stage(f"l2 of {type(self).__name__}", None) as path:
             self.keep("l2", short_path(judge, _START * (1 if self.frequency else als.mean_weight())))
 
-    def penalty(self, rows: Histories) -> Tensor:
-        """[n_rows] the weight of the squared norm of each row's factors in the loss."""
+    def penalty(self, rows: Histories, weight: Tensor | None = None) -> Tensor:
+        """[n_rows] the weight of the squared norm of each row's factors in the loss.
+
+        `weight` is `weight_of` the rows, if it is known already.
+        """
         if not self.frequency:
             return torch.full((rows.n_users,), self.l2_used, device=rows.device)
-        return (self.l2_used * weight_of(rows, self.mu)).to(rows.weight.dtype)
+        weight = weight_of(rows, self.mu) if weight is None else weight
+        return (self.l2_used * weight).to(rows.weight.dtype)
 
     def pair_weight(self, item: Tensor, weight: Tensor) -> Tensor:
         """[n] the weights of observed pairs in the loss, from their items and from their weights in the data."""
@@ -292,10 +296,14 @@ class ALS:
             self.users, self.items = start.users, start.items
         # a batch of all rows is kept; several are made anew each time, since together they are as large as the pairs
         self._whole = [_batch(rows, 0, rows.n_users) if len(rows.spans) == 1 else None for rows in self._sides]
+        self._weights = self._weigh() if model.frequency else []
 
     @property
     def _sides(self) -> tuple[Histories, Histories]:
         return self.by_user, self.by_item
+
+    def _weigh(self) -> list[Tensor]:
+        return [weight_of(rows, self.model.mu) for rows in self._sides]
 
     def iterate(self, times: int) -> None:
         """Solve for the users, then for the items, `times` times."""
@@ -318,7 +326,8 @@ class ALS:
 
     def _solve(self, side: int, x: Tensor, y: Tensor) -> Tensor:
         model, rows = self.model, self._sides[side]
-        l2, gram, found = model.penalty(rows), weighted_gram(y, model.mu), torch.empty_like(x)
+        l2 = model.penalty(rows, self._weights[side] if self._weights else None)
+        gram, found = weighted_gram(y, model.mu), torch.empty_like(x)
         for a, b in rows.spans:
             batch = self._whole[side] or _batch(rows, a, b)
             found[a:b] = approach(x[a:b], y, batch, model.mu, l2[a:b], _STEPS, gram)
@@ -326,7 +335,7 @@ class ALS:
 
     def mean_weight(self) -> float:
         """The mean over users and items of what `frequency` multiplies their penalty by."""
-        return float(torch.cat([weight_of(rows, self.model.mu) for rows in self._sides]).mean())
+        return float(torch.cat(self._weights or self._weigh()).mean())
 
 
 def _batch(rows: Histories, first: int, last: int) -> Users:

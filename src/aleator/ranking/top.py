@@ -71,8 +71,9 @@ def top_blends(r: Tensor, sigma: Tensor, lams: Sequence[float], k: int, users: U
             bound = share * lowest[left] + (1 - share) * lowest[right]
             unsure = (values[:, -1] <= bound).nonzero().squeeze(1)
             if len(unsure):
-                whole = _unseen(blend(r, sigma, lam), users)[unsure]
-                found[unsure] = top_k(whole, k)[1]
+                some = blend(r[unsure], sigma[unsure], lam)
+                some[users.of_rows(unsure)] = -torch.inf
+                found[unsure] = top_k(some, k)[1]
         yield found
 
 
@@ -91,11 +92,14 @@ def _unseen(scores: Tensor, users: Users) -> Tensor:
     return scores
 
 
-def hide(scores: Tensor, users: Users, first: int = 0) -> None:
+def hide(scores: Tensor, users: Users, first: int | None = None) -> None:
     """Set the scores of each user's history items to minus infinity, in place.
 
-    Column 0 of `scores` is item `first`.
+    The columns of `scores` are all items, or those from the item `first` on.
     """
+    if first is None:
+        scores[users.row, users.item] = -torch.inf
+        return
     inside = (users.item >= first) & (users.item < first + scores.shape[1])
     scores[users.row[inside], users.item[inside] - first] = -torch.inf
 
@@ -131,7 +135,7 @@ def best(
         items = None if whole else torch.arange(first, last, device=users.index.device)
         scores = score(users, items)
         if seen is not None:
-            hide(scores, seen, first)
+            hide(scores, seen, None if whole else first)
         for place, mask in enumerate(candidates):
             if mask is None:
                 values, columns = top_k(scores, k)

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from aleator.batches import Histories, Users, pieces
 from aleator.checkpoint.checks import Figure, typed
@@ -62,27 +63,66 @@ class Optimizer(Protocol):
         """Take over what `tensors` returned."""
 
 
-class AdamW(torch.optim.AdamW):
-    """PyTorch's AdamW, which defers no updates. It tells who keeps what follows from a parameter that it moved."""
+class AdamW:
+    """AdamW (Loshchilov and Hutter, 2019), which defers no updates. A parameter without a gradient stays as it is.
 
-    def step(self, closure: Any = None) -> Any:
-        loss = super().step(closure)
-        for group in self.param_groups:
-            torch.autograd.graph.increment_version(group["params"])  # the fused kernels do not
-        return loss
+    The arithmetic is PyTorch's fused function. Its class `torch.optim.AdamW` imports the compiler of PyTorch when it is
+    made, which takes seconds. An instance also tells who keeps what follows from a parameter that it moved.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], *, lr: float, weight_decay: float = 0.0) -> None:
+        self.parameters, self.lr, self.weight_decay = list(parameters), lr, weight_decay
+        self.state: list[dict[str, Tensor]] = [{} for _ in self.parameters]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for parameter in self.parameters:
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
+
+    @torch.no_grad()
+    def step(self) -> None:
+        moved = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        for i in moved:
+            self.state[i] = self.state[i] or _unmoved(self.parameters[i])
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        parameters = [self.parameters[i] for i in moved]
+        first, second, steps = ([self.state[i][name] for i in moved] for name in ("exp_avg", "exp_avg_sq", "step"))
+        adamw(
+            parameters,
+            gradients,
+            first,
+            second,
+            [],
+            steps,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
+        torch.autograd.graph.increment_version(parameters)  # the fused kernels do not
 
     def settle(self) -> None:
         """Do nothing: no updates are deferred."""
 
     def tensors(self) -> dict[str, Tensor]:
-        of_parameters = [self.state.get(parameter, {}) for parameter in self.param_groups[0]["params"]]
-        return {f"{i}.{name}": value for i, state in enumerate(of_parameters) for name, value in state.items()}
+        return {f"{i}.{name}": value for i, state in enumerate(self.state) for name, value in state.items()}
 
     def set_tensors(self, tensors: dict[str, Tensor]) -> None:
-        parameters = self.param_groups[0]["params"]
         for key, value in tensors.items():
             i, name = key.split(".")
-            self.state[parameters[int(i)]][name] = value.to(parameters[int(i)].device)
+            self.state[int(i)][name] = value.to(self.parameters[int(i)].device)
+
+
+def _unmoved(parameter: Tensor) -> dict[str, Tensor]:
+    """What AdamW knows of a parameter before its first step."""
+    moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+    return {"step": torch.zeros((), device=parameter.device)} | moments
 
 
 @dataclass
@@ -135,7 +175,7 @@ class Loop:
         `loss` is a sum over the users of a batch, as `Loss` says.
         """
         by_users = optimizer is None and self.shard == "none"
-        optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
+        optimizer = optimizer or AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay)
         last = self.max_epochs if stop.epochs is None else stop.epochs
         with step(self.label, training=True) as kept:
             found = kept.found()

@@ -12,15 +12,20 @@ Where ranks share out the items, each has the rows of its own. In each iteration
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from aleator.batches import Histories, Users, pieces
+from aleator.device import free_memory
 from aleator.kernels.ragged import add_by_item, history_sum, pair_products, row_dots
 from aleator.progress import beat
+from aleator.ranks import here
 from aleator.training.draws import normal_rows
 from aleator.training.slices import WHOLE, Slice
 from aleator.uncertainty.base import Expectation
@@ -30,6 +35,29 @@ from aleator.uncertainty.step import shorter
 _ITERATIONS = 3
 _ROWS = 1 << 16  # rows of a table at a time, where it is written over
 _USERS, _ITEMS = 512, 2048  # size of the sample that scale and level are fitted on
+_SPARE = 9  # tables that must fit into free memory beside one that is kept: those of a training
+
+
+class _Spectrum(NamedTuple):
+    """Singular vectors and values that are kept, with the histories that they belong to."""
+
+    histories: Histories
+    table: Tensor
+    values: Tensor
+    drawn: Tensor  # the state of the generator after them
+
+
+_kept: ContextVar[dict[tuple[int, int, int], _Spectrum] | None] = ContextVar("spectra", default=None)
+
+
+@contextmanager
+def keeping_spectra() -> Iterator[None]:
+    """Inside, starts from the same histories share their singular vectors, where memory allows it."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
 
 
 def spectral_start(
@@ -41,13 +69,28 @@ def spectral_start(
     own: Slice = WHOLE,
 ) -> tuple[Tensor, Tensor]:
     """z and q, [n_items, dim] each, or their rows of a slice. Dimensions beyond the rank of the data are 0."""
-    table, values = singular_vectors(histories, dim, generator, own)
+    table, values = _spectrum(histories, dim, generator, own)
     table.mul_(values.sqrt())
     if len(values) < dim:
         table = F.pad(table, (0, dim - len(values)))
     scale, level, mean = _fit(histories, table, expectation, objective, generator, own)
     z = table.mul_(scale**0.5)
     return z, z + level / (scale**0.5 * mean.square().sum()) * mean
+
+
+def _spectrum(histories: Histories, dim: int, generator: torch.Generator, own: Slice) -> tuple[Tensor, Tensor]:
+    """The singular vectors and values, computed or kept. The caller may write over them."""
+    kept, key = _kept.get(), (id(histories), dim, generator.initial_seed())
+    if kept is None or here().size > 1:
+        return singular_vectors(histories, dim, generator, own)
+    if key not in kept:
+        table, values = singular_vectors(histories, dim, generator, own)
+        if free_memory(table.device) < _SPARE * table.nbytes:
+            return table, values
+        kept[key] = _Spectrum(histories, table, values, generator.get_state())
+    found = kept[key]
+    generator.set_state(found.drawn)
+    return found.table.clone(), found.values
 
 
 def singular_vectors(
