@@ -192,10 +192,12 @@ def test_the_default_fits_and_saves_in_a_fresh_process(
     for name, part in (("train", split.train), ("valid", split.valid), ("test", split.test)):
         al.write(part, tmp_path / f"{name}.npz")
     args = argparse.Namespace(dataset=str(tmp_path), data_root=None, device="cpu")
-    wall, imports, job = default.from_archive(args, tmp_path / "model")
+    wall, imports, job = default.from_archive("MF-AUR", args, tmp_path / "model")
     assert 0 < imports < wall
     assert 0 < job < wall
-    assert isinstance(al.load_model(tmp_path / "model"), al.AUR)
+    saved = al.load_model(tmp_path / "model")
+    assert isinstance(saved, al.AUR)
+    assert isinstance(saved.model, al.MF)
 
 
 def test_a_race_stands_beside_the_setting_that_won(split: al.Split) -> None:

@@ -207,7 +207,8 @@ def _without(part: Interactions, earlier: list[Interactions], name: str) -> Inte
     def keys(data: Interactions) -> NDArray[np.int64]:
         return data.user.astype(np.int64) * data.n_items + data.item
 
-    seen = np.isin(keys(part), np.concatenate([keys(other) for other in earlier]))
+    own, known = keys(part), np.sort(np.concatenate([keys(other) for other in earlier]))
+    seen = np.searchsorted(known, own, "right") > np.searchsorted(known, own)  # quicker than np.isin
     if not seen.any():
         return part
     return part.take(~seen, f"{name}: {int(seen.sum())} pairs that are also in an earlier part were left out")
