@@ -8,7 +8,8 @@ recommend   find the top 50 of every user by the AUR
 
 Each job runs in a fresh process, on an MF of two ALS iterations and an estimator of --epochs epochs. "ours" is at the
 largest size and "reference" at the smallest. So the ratio can be compared with how much the size grew. An exponent is the
-slope of a least-squares line through the logarithms of all sizes. "last" is the slope of the last doubling alone. Memory
+slope of a least-squares line through the logarithms of all sizes, ± the half width of its 95 % interval. "last" is the
+slope of the last doubling alone. Memory
 is the peak above that of a process that only imports. The interactions are drawn as in `epochs.py`, not by `al.simulate`,
 because the numbers of users, items and pairs must be exact.
 """
@@ -26,6 +27,8 @@ import numpy as np
 from common import Row, assemble, peak_memory, seconds, show, top_for_all
 from epochs import draw
 from safetensors.torch import load_file, save_file
+from scipy.stats import linregress
+from scipy.stats import t as student
 
 import aleator as al
 
@@ -83,13 +86,17 @@ def measure(size: Size, args: argparse.Namespace) -> dict[str, dict[str, float]]
     return found
 
 
-def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """The slope of the least-squares line of log(cost) over log(size). It is 2 if the cost grows with the square.
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> tuple[float, float]:
+    """The slope of the least-squares line of log(cost) over log(size), and the half width of its 95 % interval.
 
-    >>> round(exponent([1, 2, 4], [3, 12, 48]), 6)
-    2.0
+    The slope is 2 if the cost grows with the square. The interval is that of Student's t, infinite for two sizes.
+
+    >>> [round(part, 6) for part in exponent([1, 2, 4], [3, 12, 48])]
+    [2.0, 0.0]
     """
-    return float(np.polyfit(np.log(sizes), np.log(np.maximum(costs, 1e-6)), 1)[0])
+    line = linregress(np.log(sizes), np.log(np.maximum(costs, 1e-6)))
+    spread = line.stderr * student.ppf(0.975, len(sizes) - 2) if len(sizes) > 2 else np.inf
+    return float(line.slope), float(spread)
 
 
 def plot(points: list[dict[str, Any]], file: Path) -> None:
@@ -112,7 +119,7 @@ def plot(points: list[dict[str, Any]], file: Path) -> None:
                     mine = [point for point in points if point["axis"] == axis and point["job"] == job]
                     x, y = [point["size"] for point in mine], [point[cost] for point in mine]
                     panel.plot(x, y, color=colour, marker=marker, ls=line, ms=5)
-                    slopes.append(f"{job} {exponent(x, y):z.2f}")
+                    slopes.append(f"{job} {exponent(x, y)[0]:z.2f}")
                 low = min(point[cost] for point in points if point["axis"] == axis)
                 panel.plot(x, [low * size / x[0] for size in x], color=FAINT, lw=0.8, zorder=1)
                 panel.set_xscale("log", base=2)
@@ -191,14 +198,11 @@ def growth_of(job: str, axis: str, points: list[dict[str, Any]]) -> Row:
     """A line of the table: the largest size against the smallest one, with the exponents."""
     mine = [point for point in points if point["axis"] == axis and point["job"] == job]
     sizes, spent, held = ([point[key] for point in mine] for key in ("size", "seconds", "megabytes"))
-    more = {
-        "size grew": sizes[-1] // sizes[0],
-        "exponent": exponent(sizes, spent),
-        "last": exponent(sizes[-2:], spent[-2:]),
-        "MB": held[-1],
-        "MB at first": held[0],
-        "exponent of MB": exponent(sizes, held),
-    }
+    more: dict[str, Any] = {"size grew": sizes[-1] // sizes[0]}
+    for name, costs in (("exponent", spent), ("exponent of MB", held)):
+        slope, spread = exponent(sizes, costs)
+        more |= {name: slope} | ({f"± of {name}": spread} if len(sizes) > 2 else {})
+    more |= {"last": exponent(sizes[-2:], spent[-2:])[0], "MB": held[-1], "MB at first": held[0]}
     return Row(f"{job}, {axis}", spent[-1], spent[0], f"{sizes[0]:,} {axis}", more=more)
 
 

@@ -210,7 +210,13 @@ def test_a_race_stands_beside_the_setting_that_won(split: al.Split) -> None:
 @pytest.mark.parametrize("power", [0, 1, 1.5])
 def test_the_exponent_of_a_power_is_that_power(power: float) -> None:
     sizes = [1024, 2048, 4096, 8192]
-    assert growth.exponent(sizes, [0.3 * size**power for size in sizes]) == pytest.approx(power)
+    slope, spread = growth.exponent(sizes, [0.3 * size**power for size in sizes])
+    assert slope == pytest.approx(power, abs=1e-9)
+    assert spread == pytest.approx(0, abs=1e-6)
+    off = [0.3 * size**power * factor for size, factor in zip(sizes, (1.1, 0.9, 0.9, 1.1), strict=True)]
+    assert slope == pytest.approx(power, abs=1e-9)
+    assert slope == pytest.approx(power)
+    assert 0.1 < spread < 1
 
 
 def test_fits_from_disk_are_measured_and_have_the_bits_of_memory(tmp_path: Path) -> None:
