@@ -214,8 +214,8 @@ def test_the_exponent_of_a_power_is_that_power(power: float) -> None:
     assert slope == pytest.approx(power, abs=1e-9)
     assert spread == pytest.approx(0, abs=1e-6)
     off = [0.3 * size**power * factor for size, factor in zip(sizes, (1.1, 0.9, 0.9, 1.1), strict=True)]
+    slope, spread = growth.exponent(sizes, off)
     assert slope == pytest.approx(power, abs=1e-9)
-    assert slope == pytest.approx(power)
     assert 0.1 < spread < 1
 
 
