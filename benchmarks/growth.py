@@ -27,7 +27,6 @@ import numpy as np
 from common import Row, assemble, peak_memory, seconds, show, top_for_all
 from epochs import draw
 from safetensors.torch import load_file, save_file
-from scipy.stats import linregress
 from scipy.stats import t as student
 
 import aleator as al
@@ -94,9 +93,12 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> tuple[float, flo
     >>> [round(part, 6) for part in exponent([1, 2, 4], [3, 12, 48])]
     [2.0, 0.0]
     """
-    line = linregress(np.log(sizes), np.log(np.maximum(costs, 1e-6)))
-    spread = line.stderr * student.ppf(0.975, len(sizes) - 2) if len(sizes) > 2 else np.inf
-    return float(line.slope), float(spread)
+    x, y = np.log(sizes), np.log(np.maximum(costs, 1e-6))
+    slope, level = np.polyfit(x, y, 1)
+    if len(x) < 3:
+        return float(slope), np.inf
+    deviation = np.sqrt(np.square(y - slope * x - level).sum() / (len(x) - 2) / np.square(x - x.mean()).sum())
+    return float(slope), float(deviation * student.ppf(0.975, len(x) - 2))
 
 
 def plot(points: list[dict[str, Any]], file: Path) -> None:
