@@ -104,3 +104,11 @@ def test_a_batch_of_one_user_is_a_part_of_a_larger_one(lists: list[set[int]], kn
             assert one.dtype == other.dtype
         assert alone.some_empty == (not lists[user])
         assert alone.some_new == (not known)
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=6), st.data())
+def test_the_items_of_some_users_are_those_of_their_rows(lists: list[set[int]], data: st.DataObject) -> None:
+    users = Histories.of_lists([sorted(row) for row in lists], 10, CPU).batch(torch.arange(len(lists)))
+    rows = data.draw(st.permutations(range(len(lists))).map(lambda order: order[: len(order) // 2]))
+    row, item = users.of_rows(torch.tensor(rows, dtype=torch.int64))
+    assert [item[row == place].tolist() for place in range(len(rows))] == [sorted(lists[i]) for i in rows]

@@ -73,9 +73,10 @@ PLAN = (
     Pieces("debias strong drift corrections alpha", ("ml-100k",), seeds=5),
     Pieces("default needs_model newcomers reliability confidence update similar", ("ml-100k",), seeds=5),
     Pieces("fairness front case theorem", ("ml-100k",), seeds=1),
-    Pieces("mislabelled default", WORLDS, seeds=5),
+    Pieces("mislabelled", WORLDS, seeds=5),
+    Pieces("default", WORLDS),
     Pieces("main mislabelled", ("coat",), seeds=5),
-    Pieces("front", ("yelp2018",), seeds=1),
+    Pieces("front", ("yelp2018",), ("MF MF-AUR " + FLOORS,), seeds=1),
     Pieces("grafts", ("yelp2018", "ml-10m"), seeds=1),
     Pieces("time", ("yelp2018",), seeds=1),  # seconds of an epoch: run it when nothing else runs
 )
