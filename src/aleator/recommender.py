@@ -136,9 +136,15 @@ class Recommender(Configurable, ABC):
         split = as_split(data)
         join()
         keeping = nullcontext() if checkpoint is None else self.kept_in(checkpoint, split, resume)
-        with keeping, self._watched("fitting", callback):
-            self.updated, self.notes = {}, []
-            self.fit_split(split, cache)
+        before = self.data
+        try:
+            with keeping, self._watched("fitting", callback):
+                self.updated, self.notes = {}, []
+                self.fit_split(split, cache)
+        except BaseException:
+            if self.data is not before:
+                self.data = None  # what was learned so far is no fit
+            raise
         return self
 
     def kept_in(self, folder: Place, data: Split | Interactions, resume: bool = True) -> AbstractContextManager[None]:

@@ -269,3 +269,8 @@ def test_the_order_in_time_is_the_time_or_the_order_of_the_rows() -> None:
     assert of_pairs([(1, 1), (1, 2)]).in_time() is None
     assert listed(of_pairs([(1, 1), (1, 2)], in_time_order=True).in_time()) == [0, 1]
     assert listed(of_pairs([(1, 1), (1, 2)], time=[5, 4], in_time_order=True).in_time()) == [5, 4]
+
+
+def test_titles_that_are_no_dict_are_refused() -> None:
+    with pytest.raises(AleatorError, match="the titles are a list; give a dict"):
+        of_pairs([(1, 1)]).with_titles(["one"])  # type: ignore[arg-type]

@@ -254,6 +254,12 @@ def test_a_folder_that_may_not_be_written_is_told(folder: Path, tmp_path: Path) 
         al.read(folder, on_disk=tmp_path / "closed" / "cache")
 
 
+def test_a_folder_of_something_else_is_not_asked_to_be_deleted(folder: Path, tmp_path: Path) -> None:
+    al.Popularity().fit(al.simulate(n_users=20, n_items=10).interactions).save(tmp_path / "model")
+    with pytest.raises(AleatorError, match=r"holds something else than pairs on disk; give a folder"):
+        al.read(folder, on_disk=tmp_path / "model")
+
+
 def test_a_file_in_the_way_is_told(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AleatorError, match="is not empty"):

@@ -276,6 +276,20 @@ def test_a_folder_of_other_files_is_refused_and_keeps_them(tmp_path: Path) -> No
     assert contents(tmp_path) == {"thesis.tex": b"years of work"}
 
 
+def test_what_several_processes_left_is_refused_or_deleted(tmp_path: Path) -> None:
+    for rank in ("rank-0", "rank-1"):
+        unfinished(tmp_path / rank)
+        (tmp_path / rank / "lock").touch()
+    before = contents(tmp_path / "rank-1")
+    told = r"holds an unfinished fit of several processes; start as many, .*--no-resume"
+    with pytest.raises(AleatorError, match=told), kept_in(tmp_path, ABOUT):
+        raise Kill
+    assert contents(tmp_path / "rank-1") == before
+    with kept_in(tmp_path, ABOUT, resume=False):
+        train()
+    assert not list(tmp_path.glob("rank-*"))
+
+
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -94,6 +94,27 @@ def test_an_exception_of_the_callback_ends_the_fit_and_comes_out_unchanged(split
     assert enough.__cause__ is cause
     assert enough.__context__ is None
     assert len(after) == 1
+    with pytest.raises(AleatorError, match="this AUR is not fitted; call fit first"):
+        aur.recommend([0])
+
+
+def test_a_fit_that_an_exception_ended_in_its_refit_is_no_fit(split: al.Split) -> None:
+    def callback(epoch: Epoch) -> None:
+        if epoch.phases[:1] == ("refit",):
+            raise Enough("enough", "stop here")
+
+    model = al.AUR(al.MF(dim=4, l2=0.01), estimator=al.FactorEstimator(dim=4, max_epochs=2))
+    with pytest.raises(Enough):
+        model.fit(split, callback=callback)
+    with pytest.raises(AleatorError, match="is not fitted"):
+        model.recommend([0])
+
+
+def test_a_fit_that_is_refused_leaves_the_fit_before(split: al.Split) -> None:
+    model = al.MF(dim=4, l2=0.01).fit(split)
+    with pytest.raises(AleatorError):
+        model.fit("no data")  # type: ignore[arg-type]
+    assert len(model.recommend([0], k=3)) == 3
 
 
 def test_keyboard_interrupts_pass_too(split: al.Split) -> None:

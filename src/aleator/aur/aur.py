@@ -170,7 +170,10 @@ class AUR(Recommender):
 
     def _check_model(self, model: Model) -> None:
         kind = type(model).__name__
-        require(isinstance(model, Model), f"the model is a {kind}", "give a Model, such as al.MF()")
+        told = f"the model is the class {model.__name__}" if isinstance(model, type) else f"the model is a {kind}"
+        require(
+            isinstance(model, Model), told, "give a Model, such as al.MF(), or al.graft(model) of another library's"
+        )
         for name in ("valid", "refit"):
             told = f"the option {name} of {kind} has no effect under AUR"
             require(not model.insists_on(name), told, f"give {name} to AUR")

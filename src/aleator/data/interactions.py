@@ -237,6 +237,8 @@ class Interactions:
         Args:
             titles: Title by external item id, or by the id as text. An item without a title shows its id.
         """
+        told = f"the titles are a {type(titles).__name__}"
+        require(isinstance(titles, Mapping), told, "give a dict of titles by item id, or titles= of al.read a file")
         by_text = {str(item_id): title for item_id, title in titles.items()}
         ids = self.items.decode(np.arange(self.n_items)).tolist()
         found = [titles.get(item_id, by_text.get(str(item_id))) for item_id in ids]

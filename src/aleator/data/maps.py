@@ -224,6 +224,10 @@ def read_manifest(folder: Path) -> Facts:
     """What the manifest of a folder of maps says."""
     with whole_in(folder):
         facts = json.loads((folder / MANIFEST).read_text())
+        if isinstance(facts, dict) and not facts.keys() & {"source", "files"}:
+            raise AleatorError(
+                f"'{folder}' holds something else than pairs on disk", "give a folder that aleator may make"
+            )
         if facts["format"] != FORMAT:
             raise ValueError(f"it has format {facts['format']!r:.20}, and this version reads {FORMAT}")
         return dict(facts)

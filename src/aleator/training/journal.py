@@ -265,6 +265,13 @@ def kept_in(folder: str | os.PathLike[str], about: dict[str, Any], resume: bool 
 
 def _prepare(place: Path, about: dict[str, Any], resume: bool) -> None:
     """Make the folder that of a fit, or find that it is."""
+    shared = [path for path in place.glob("rank-*") if _about(path) is not None]
+    told = f"'{place}' holds an unfinished fit of several processes"
+    require(not shared or not resume, told, "start as many, or start anew with resume=False (--no-resume)")
+    for path in shared:
+        _empty(path)
+        delete(path / _LOCK)
+        path.rmdir()
     foreign = [path.name for path in place.iterdir() if not _OURS.fullmatch(path.name)]
     told = f"'{place}' has files that are not of a fit, such as '{min(foreign, default='')}'"
     require(not foreign, told, "give another place for the checkpoints")
