@@ -178,12 +178,17 @@ def above_bare_and_control(cells: Sequence[default.Found]) -> bool:
 
 
 def level_on_the_tail(cells: Sequence[default.Found]) -> bool:
-    """Whether AUR loses no Recall@20, and the tail is level (within 1 %) or, with LightGCN, lower."""
+    """Whether AUR loses no Recall@20, and the tail is level (within 1 %) or, with LightGCN, about 1 % lower.
+
+    With LightGCN and MultVAE it also is higher in some seeds and lower in others.
+    """
     mf, lightgcn, multvae = (cell.mean(TAIL, default.aur_of) / cell.mean(TAIL, default.bare_of) - 1 for cell in cells)
+    pairs = [zip(cell.values(TAIL, default.aur_of), cell.values(TAIL, default.bare_of), strict=True) for cell in cells]
     return (
         all(cell.mean("Recall@20", default.aur_of) > cell.mean("Recall@20", default.bare_of) for cell in cells)
         and max(abs(mf), abs(multvae)) < 0.01
-        and lightgcn < -0.01
+        and -0.015 < lightgcn < -0.005
+        and all({aur > bare for aur, bare in found} == {True, False} for found in pairs[1:])
     )
 
 
@@ -225,11 +230,12 @@ def printed(dataset: str, method: str, shown: str = "Recall@20") -> float:
 
 
 def nearly_reached(seeds: Callable[..., list[float]]) -> bool:
-    """Whether MF is at its published Recall@20 or above, and MF-AUR up to 2 % below its own and a fifth on the tail."""
+    """Whether MF is at its published figures or above, and MF-AUR up to 2 % below its own and a fifth on the tail."""
     overall = np.mean(seeds("MF-AUR")) / printed("yelp2018", "MF-AUR")
     on_tail = np.mean(seeds("MF-AUR", TAIL)) / printed("yelp2018", "MF-AUR", TAIL)
     return bool(
-        np.mean(seeds("MF")) >= printed("yelp2018", "MF")
+        len(seeds("MF")) == 1
+        and all(np.mean(seeds("MF", shown)) >= printed("yelp2018", "MF", shown) for shown in default.SHOWN)
         and 0.98 <= overall < 1
         and 0.75 <= on_tail < 0.8
         and np.mean(seeds("MF-AUR", TAIL)) > 1.5 * np.mean(seeds("MF", TAIL))
@@ -237,12 +243,17 @@ def nearly_reached(seeds: Callable[..., list[float]]) -> bool:
 
 
 def bare_alone_reached(seeds: Callable[..., list[float]]) -> bool:
-    """Whether MF and MultVAE are at their published Recall@20, within the interval over seeds, and AUR on neither is."""
+    """Whether MF and MultVAE are at their published Recall@20, within the interval over seeds, and no AUR is.
+
+    LightGCN is at the level of Popularity.
+    """
     for name in ("MF", "VAE"):
         (bare, half), (aur, half_of_aur) = interval(seeds(name)), interval(seeds(under_aur(name)))
         if abs(bare - printed("adressa", name)) > half or aur + half_of_aur > printed("adressa", under_aur(name)):
             return False
-    return True
+    aur, half = interval(seeds("LGCN-AUR"))
+    level = float(np.mean(seeds("LGCN")) / np.mean(seeds("Popularity")))
+    return aur + half < printed("adressa", "LGCN-AUR") and 0.95 < level < 1.05
 
 
 def defaults() -> Claim:
@@ -346,9 +357,11 @@ def auroc(dataset: str, score: str, method: str = "MF-AUR") -> float:
     return float(np.mean(aurocs(dataset, score, method)))
 
 
-def beyond_the_interval(dataset: str, method: str = "MF-AUR") -> bool:
-    """Whether the uncertainty has a higher AUROC than the expectation, beyond the interval over seeds."""
-    pairs = zip(aurocs(dataset, "uncertainty", method), aurocs(dataset, "expectation", method), strict=True)
+def beyond_the_interval(
+    dataset: str, method: str = "MF-AUR", score: str = "uncertainty", than: str = "expectation"
+) -> bool:
+    """Whether a score has a higher AUROC than another, beyond the interval over seeds."""
+    pairs = zip(aurocs(dataset, score, method), aurocs(dataset, than, method), strict=True)
     difference, half = interval([own - other for own, other in pairs])
     return difference > half
 
@@ -365,6 +378,13 @@ def higher(study: str, dataset: str, method: str, *others: str, shown: str = "Re
     found = rows(study, dataset, part)
     own, *rest = (mean(found, *default.SHOWN[shown], name) for name in (method, *others))
     return own > max(rest)
+
+
+def level(study: str, dataset: str, method: str, other: str, shown: str = "Recall@20") -> bool:
+    """Whether the means over seeds of two methods differ by less than 2 %, and not beyond the interval over seeds."""
+    own, others = (of_seeds(study, dataset, name, shown) for name in (method, other))
+    difference, half = interval([value - second for value, second in zip(own, others, strict=True)])
+    return abs(difference) < min(half, 0.02 * float(np.mean(others)))
 
 
 def bare_and_aur() -> list[str]:
@@ -482,9 +502,10 @@ def pearsons(dataset: str) -> dict[str, float]:
 
 
 def of_seeds(study: str, dataset: str, method: str, shown: str) -> list[float]:
-    """A metric of a method in each seed: one of those shown everywhere, or one of all users."""
+    """A metric of a method in each seed, in their order: one of those shown everywhere, or one of all users."""
     protocol, metric = default.SHOWN.get(shown, ("overall", shown))
-    return [row["metrics"][protocol][metric] or 0.0 for row in rows(study, dataset) if row["method"] == method]
+    found = sorted(rows(study, dataset), key=lambda row: row["seed"])
+    return [row["metrics"][protocol][metric] or 0.0 for row in found if row["method"] == method]
 
 
 def drifted(way: str) -> str:
@@ -499,8 +520,8 @@ def drifted(way: str) -> str:
     return f"{words(way)} (correlation of popularity {moved:.2f}) {', '.join(parts)}"
 
 
-def significant(way: str) -> bool:
-    """Whether AUR raises some Recall of MF or of EASE significantly, in every seed, under a way of splitting."""
+def significant(way: str) -> int:
+    """In how many seeds at most AUR raises some Recall of MF or of EASE significantly, under a way of splitting."""
     found: dict[tuple[str, str, str], list[bool]] = {}
     for row in rows("beyond", "ml-100k", "drift"):
         for test in row["against"]["tests"] if "against" in row else []:
@@ -509,7 +530,7 @@ def significant(way: str) -> bool:
                 found.setdefault(place, []).append(
                     test["p"] is not None and test["p"] < 0.05 and (test["change"] or 0) > 0
                 )
-    return any(map(all, found.values()))
+    return max(map(sum, found.values()))
 
 
 def grafted(kind: Callable[[Record], Any]) -> str:
@@ -557,21 +578,22 @@ CLAIMS: Sequence[Claim] = (
     ),
     raises_the_tail(
         "ml-100k",
-        "fails for the tail: level with MF and MultVAE, lower with LightGCN. Recall@20 does not fall",
+        "fails for the tail: in the mean it is level with MF and MultVAE, and 1 % lower with LightGCN. With LightGCN and "
+        "MultVAE it rises in some seeds and falls in others. Recall@20 does not fall",
         level_on_the_tail,
     ),
     released(
         "yelp2018",
         ("MF",),
-        "nearly, one seed: MF is at its published figures, MF-AUR is 1 to 2 % below them overall and about a fifth below "
-        "them on the tail. Its tail is well above that of MF",
+        "nearly, one seed: MF is at its published figures or above, MF-AUR is 1 to 2 % below its own overall and about a "
+        "fifth on the tail. Its tail is well above that of MF",
         nearly_reached,
     ),
     released(
         "adressa",
         MODELS,
-        "fails: bare MF and MultVAE are at their published Recall@20, within the interval over seeds, and neither AUR "
-        "is. LightGCN's training ends early, at the level of Popularity (two seeds)",
+        "fails: bare MF and MultVAE are at their published Recall@20, within the interval over seeds, and no AUR is. "
+        "LightGCN's training ends early, at the level of Popularity",
         bare_alone_reached,
     ),
     defaults(),
@@ -596,7 +618,7 @@ CLAIMS: Sequence[Claim] = (
             all(
                 evidence(d, "FISM", name) < evidence(d, "FISM", "scores / popularity^a")
                 for d in EVEN
-                for name in RESIDUALS
+                for name in ("GraphFilter for s", "no model", "observed, pair left out", *RESIDUALS)
             )
             and all(
                 evidence(d, "MF", name) == evidence(d, "MF", "bare")
@@ -606,6 +628,7 @@ CLAIMS: Sequence[Claim] = (
             and all(
                 evidence(d, "MF", name) > evidence(d, "MF", "scores / popularity^a") for d in EVEN for name in RESIDUALS
             )
+            and evidence("ml-10m", "MF", RESIDUALS[1], TAIL) < evidence("ml-10m", "MF", "scores / popularity^a", TAIL)
         ),
     ),
     Claim(
@@ -641,15 +664,18 @@ CLAIMS: Sequence[Claim] = (
         ),
         lambda: (
             not any(beyond_the_interval(d) for d in TRUTH)
+            and not any(
+                beyond_the_interval("coat", score=score, than="popularity") for score in ("uncertainty", "expectation")
+            )
             and all(beyond_the_interval(d, "EASE-AUR") for d in WORLDS)
             and not any(auroc(d, "uncertainty", "FISM-AUR") > auroc(d, "expectation", "FISM-AUR") for d in TRUTH)
         ),
     ),
     Claim(
         "MF-AUR beats the methods against popularity bias",
-        "partly: it has the highest Recall@20 of them on all three datasets, but these methods are tuned on Yelp2018 "
-        "alone; IPS has the higher tail on Yelp2018 and ML-100K, and MACR (one seed) is level with MF-AUR on the tail of "
-        "Yelp2018",
+        "partly: it has the highest Recall@20 of them on all three datasets (on ML-100K bare MF is level with it), but "
+        "these methods are tuned on Yelp2018 alone. On the tail it leads on Adressa alone. On Yelp2018 IPS is above it "
+        "and MACR is level with it, and on ML-100K IPS, ExpoMF and MACR are above it",
         "debias.md",
         tuple(f"debias/{dataset}.jsonl" for dataset in MEASURED),
         lambda: "MF-AUR " + "; ".join(f"{NAMES[d]} {of('debias', d, 'MF-AUR')}" for d in MEASURED),
@@ -657,11 +683,10 @@ CLAIMS: Sequence[Claim] = (
         lambda: (
             all(higher("debias", d, "MF-AUR", *RIVALS_OF_BIAS) for d in MEASURED)
             and higher("debias", "adressa", "MF-AUR", *RIVALS_OF_BIAS, shown=TAIL)
-            and all(higher("debias", d, "IPS", "MF-AUR", shown=TAIL) for d in ("yelp2018", "ml-100k"))
-            and len(of_seeds("debias", "yelp2018", "MACR", TAIL)) == 1
-            and min(of_seeds("debias", "yelp2018", "MF-AUR", TAIL))
-            < of_seeds("debias", "yelp2018", "MACR", TAIL)[0]
-            < max(of_seeds("debias", "yelp2018", "MF-AUR", TAIL))
+            and higher("debias", "yelp2018", "IPS", "MF-AUR", shown=TAIL)
+            and all(higher("debias", "ml-100k", name, "MF-AUR", shown=TAIL) for name in ("IPS", "ExpoMF", "MACR"))
+            and level("debias", "ml-100k", "MF", "MF-AUR")
+            and level("debias", "yelp2018", "MACR", "MF-AUR", shown=TAIL)
         ),
     ),
     Claim(
@@ -714,15 +739,17 @@ CLAIMS: Sequence[Claim] = (
     ),
     Claim(
         "A larger alpha raises the tail",
-        "not seen in the 1 to 11 epochs that validation chooses: from alpha 1 to 5 the tail stays about level on "
-        "Yelp2018 and falls on Adressa; from a random start it falls on both. More epochs are not measured",
+        "not seen in the 1 to 11 epochs that validation chooses: from alpha 1 to 5 the tail changes little on Yelp2018 "
+        "(up in one seed of three, down in two) and falls on Adressa; from a random start it falls on both. More epochs "
+        "are not measured",
         "alpha.md",
         ("alpha/yelp2018.jsonl", "alpha/adressa.jsonl"),
         lambda: "tail at alpha 1 to 5: " + alphas(random=False),
         lambda: "random start: " + alphas(random=True),
         lambda: (
             max(row["chosen"]["epochs"] for d in ("yelp2018", "adressa") for row in of_alphas(d, random=False)) == 11
-            and all(abs(change) < 0.05 for change in change_by_alpha("yelp2018", random=False))
+            and all(abs(change) < 0.06 for change in change_by_alpha("yelp2018", random=False))
+            and sorted(change > 0 for change in change_by_alpha("yelp2018", random=False)) == [False, False, True]
             and all(change < 0 for change in change_by_alpha("adressa", random=False))
             and all(change < 0 for d in ("yelp2018", "adressa") for change in change_by_alpha(d, random=True))
         ),
@@ -762,7 +789,10 @@ CLAIMS: Sequence[Claim] = (
         ("variants/*.jsonl",),
         lambda: f"{sum(map(diverged, joint_runs()))} of {len(joint_runs())} runs diverged",
         lambda: f"no epoch kept in {sum(row['chosen']['joint_epochs'] == 0 for row in joint_runs())}",
-        lambda: not any(map(diverged, joint_runs())),
+        lambda: (
+            not any(map(diverged, joint_runs()))
+            and sum(row["chosen"]["joint_epochs"] == 0 for row in joint_runs()) > len(joint_runs()) / 3
+        ),
     ),
     Claim(
         "The estimator's architecture alone (UE) is weaker than AUR: Yelp2018",
@@ -796,14 +826,16 @@ CLAIMS: Sequence[Claim] = (
     ),
     Claim(
         "AUR shortens the lists that cover all test items",
-        "on Adressa; on Yelp2018 with MultVAE alone, by 3 %: the mean changes little with LightGCN, and grows with MF",
+        "on Adressa; on Yelp2018 with MultVAE alone, by 3 %: the mean changes little with LightGCN, and grows with MF, "
+        "not in every seed; on ML-100K they change little, with MultVAE by 3 %",
         "worst_case.md",
         tuple(f"worst_case/{dataset}.jsonl" for dataset in MEASURED),
         lambda: "mean length " + "; ".join(map(lengths, ("yelp2018", "adressa"))),
         lambda: "Yelp2018 " + one("worst_case", "list_length", "overall", "Random", "Popularity", form=",.0f"),
         lambda: (
             all(changed("adressa", bare) < 1 for bare in MODELS)
-            and changed("yelp2018", "VAE") < 0.98
+            and all(0.965 < changed(d, "VAE") < 0.98 for d in ("yelp2018", "ml-100k"))
+            and all(0.99 < changed("ml-100k", bare) < 1.01 for bare in ("MF", "LGCN"))
             and 0.98 < changed("yelp2018", "LGCN") < 1.02
             and changed("yelp2018", "MF") > 1.02
         ),
@@ -845,12 +877,12 @@ CLAIMS: Sequence[Claim] = (
     ),
     Claim(
         "AUR gains more where popularity drifts: ML-100K",
-        "not shown: AUR raises no Recall significantly under the two splits by time",
+        "not shown: under the two splits by time AUR raises no Recall significantly in more than one seed",
         "beyond-drift.md",
         ("beyond/ml-100k.jsonl",),
         lambda: "; ".join(map(drifted, ("user_time", "global_time"))),
         lambda: drifted("random"),
-        lambda: not significant("user_time") and not significant("global_time"),
+        lambda: max(significant("user_time"), significant("global_time")) <= 1,
     ),
     Claim(
         "An estimator lifts a model that another library fitted, without training it again: Yelp2018",
