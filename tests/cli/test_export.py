@@ -41,4 +41,5 @@ def test_mistakes_are_told_in_a_sentence(run: Run, model: Path, tmp_path: Path) 
         done = run("export", model, "--out", tmp_path / "x", *words)
         assert done.code == 2
         assert told in " ".join(done.err.split())
+        assert "Value error" not in done.err
     assert not (tmp_path / "x").exists()

@@ -21,10 +21,11 @@ from aleator_command import stopping
 class ParserError(Protocol):
     """A wrong option or argument, as the parser raises it.
 
-    Older versions of typer raise click's exceptions, newer ones their own. Both have these two attributes.
+    Older versions of typer raise click's exceptions, newer ones their own. Both have these attributes.
     """
 
     exit_code: int
+    message: str
 
     def show(self) -> None:
         """Print the message on stderr."""
@@ -102,6 +103,7 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, ParserError):
             raise
+        error.message = error.message.replace("Value error, ", "")  # pydantic's, which says nothing
         error.show()
         code = error.exit_code
     finally:
