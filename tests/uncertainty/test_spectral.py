@@ -150,41 +150,42 @@ def test_scale_and_level_are_the_best_of_the_objective_without_the_own_item() ->
         assert literal(z, z + factor * (q - z), taken, r, objective) > found  # another level
 
 
-def test_starts_from_the_same_histories_share_their_singular_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    computed = []
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The dimensions of the singular vectors that were computed."""
+    found: list[int] = []
 
     def counted(*given: Any) -> tuple[Tensor, Tensor]:
-        computed.append(given[1])
+        found.append(given[1])
         return singular_vectors(*given)
 
     monkeypatch.setattr(spectral, "singular_vectors", counted)
-    rows, expectation = histories(blocks()), Fixed(torch.full((60, 32), 0.1))
+    return found
 
-    def starts(dim: int) -> tuple[Tensor, Tensor]:
-        return spectral_start(rows, dim, expectation, Objective(floor=0.01), draw())
 
-    apart = starts(8)
+def started(rows: Histories, dim: int) -> tuple[Tensor, Tensor]:
+    return spectral_start(rows, dim, Fixed(torch.full((60, 32), 0.1)), Objective(floor=0.01), draw())
+
+
+def test_starts_from_the_same_histories_share_their_singular_vectors(computed: list[int]) -> None:
+    rows = histories(blocks())
+    apart = started(rows, 8)
     with keeping_spectra():
-        shared = [starts(8) for _ in range(3)]
-        starts(4)
+        shared = [started(rows, 8) for _ in range(3)]
+        started(rows, 4)
     assert computed == [8, 8, 4]
     for found in shared:
         assert all(torch.equal(one, other) for one, other in zip(found, apart, strict=True))
-    starts(8)
+    started(rows, 8)
     assert computed == [8, 8, 4, 8]  # nothing is kept outside
 
 
-def test_singular_vectors_are_not_kept_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_singular_vectors_are_not_kept_where_memory_is_short(
+    computed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spectral, "free_memory", lambda device: 1000)
-    computed = []
-
-    def counted(*given: Any) -> tuple[Tensor, Tensor]:
-        computed.append(given[1])
-        return singular_vectors(*given)
-
-    monkeypatch.setattr(spectral, "singular_vectors", counted)
-    rows, expectation = histories(blocks()), Fixed(torch.full((60, 32), 0.1))
+    rows = histories(blocks())
     with keeping_spectra():
         for _ in range(2):
-            spectral_start(rows, 8, expectation, Objective(floor=0.01), draw())
+            started(rows, 8)
     assert computed == [8, 8]
