@@ -16,6 +16,7 @@ from torch import Tensor
 
 from aleator.batches import Histories, Users
 from aleator.errors import AleatorError
+from aleator.locks import locked
 from aleator.training import journal, whole
 from aleator.training.journal import kept_in, recorded
 from aleator.training.loop import AdamW, Log, Loop, Optimizer
@@ -288,6 +289,16 @@ def test_what_several_processes_left_is_refused_or_deleted(tmp_path: Path) -> No
     with kept_in(tmp_path, ABOUT, resume=False):
         train()
     assert not list(tmp_path.glob("rank-*"))
+
+
+def test_a_fit_of_several_processes_that_is_running_is_not_deleted(tmp_path: Path) -> None:
+    unfinished(tmp_path / "rank-0")
+    before = contents(tmp_path / "rank-0")
+    with locked(tmp_path / "rank-0" / "lock") as free:
+        assert free
+        with pytest.raises(AleatorError, match="another fit is running"), kept_in(tmp_path, ABOUT, resume=False):
+            raise Kill
+    assert {name: held for name, held in contents(tmp_path / "rank-0").items() if name != "lock"} == before
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -269,9 +269,11 @@ def _prepare(place: Path, about: dict[str, Any], resume: bool) -> None:
     told = f"'{place}' holds an unfinished fit of several processes"
     require(not shared or not resume, told, "start as many, or start anew with resume=False (--no-resume)")
     for path in shared:
-        _empty(path)
-        delete(path / _LOCK)
-        path.rmdir()
+        with locked(path / _LOCK) as free:
+            require(free, f"another fit is running in '{path}'", "wait for it, or give this one another place")
+            _empty(path)
+        with suppress(OSError):  # what else is in it stays, and is told below
+            path.rmdir()
     foreign = [path.name for path in place.iterdir() if not _OURS.fullmatch(path.name)]
     told = f"'{place}' has files that are not of a fit, such as '{min(foreign, default='')}'"
     require(not foreign, told, "give another place for the checkpoints")
